@@ -1,0 +1,9 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,1 @@
+//! Joining decisions to effects.

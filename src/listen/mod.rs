@@ -1,0 +1,138 @@
+//! Inbound HTTP: what a sender may send, and what it is answered.
+
+pub mod route;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode};
+
+use crate::key;
+use crate::verify::Verifier;
+
+/// The listener's settings (`listen` in the configuration).
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Serve TLS with these files.
+    pub tls: Option<Tls>,
+    /// Take HTTP/2 with prior knowledge on a plain port.
+    pub h2c: bool,
+    /// Peers whose `X-Forwarded-*` headers count.
+    pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// What is too much.
+    pub limits: Limits,
+    /// Rejection records kept in memory, per source.
+    pub rejections: usize,
+}
+
+/// Files of a TLS listener; read at start, and again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate chain, PEM.
+    pub cert: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Certificates that may sign a client's, PEM; with it, clients must show one.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// What is too much, and too slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a body.
+    pub body: usize,
+    /// Bytes of a request's head.
+    pub headers: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Open connections of one address that had no verified request yet.
+    pub connections_per_ip: usize,
+    /// Bytes of all bodies in memory that are not stored yet.
+    pub buffered: usize,
+    /// From the first byte of a head, or from the connection, to the head's end.
+    pub header_timeout: Duration,
+    /// For a whole body.
+    pub body_timeout: Duration,
+    /// Between requests of one connection.
+    pub idle_timeout: Duration,
+}
+
+/// A source as the listener needs it: where it is, what it accepts, what it answers.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its name, in metrics, headers and lists.
+    pub name: Arc<str>,
+    /// The paths it takes.
+    pub path: route::Pattern,
+    /// The methods it takes.
+    pub methods: Vec<Method>,
+    /// Who may send to it.
+    pub verifier: Arc<Verifier>,
+    /// Whose an event is; `None`: no rule, everything to the fallback lane.
+    pub key: Option<KeyRule>,
+    /// Which part of the group's lane.
+    pub within: Option<key::Rule>,
+    /// What must stay in order.
+    pub order: Option<Order>,
+    /// The sender's own id for an event.
+    pub event_id: Option<key::Rule>,
+    /// The sender's name for what happened.
+    pub event_type: Option<key::Rule>,
+    /// Replaces the matched path towards the upstream.
+    pub forward_path: Option<Box<str>>,
+    /// How long a commit may take before the sender gets 503.
+    pub answer_timeout: Duration,
+    /// The answer to an accepted request.
+    pub ack: Ack,
+    /// The answers to refused ones.
+    pub answers: Answers,
+}
+
+/// A source's key rule and what is known about it.
+#[derive(Clone, Debug)]
+pub struct KeyRule {
+    /// The rule.
+    pub rule: key::Rule,
+    /// Put before the key as a part of its own.
+    pub namespace: Option<Arc<str>>,
+    /// The reserved group of events without a key where the provider gives that a meaning
+    /// (Stripe's own account is `~platform`); otherwise they go to the fallback lane.
+    pub reserved: Option<&'static str>,
+    /// Whether the provider's signature covers every place that the rule reads.
+    pub signed: bool,
+}
+
+/// What must stay in order within a group.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// Everything.
+    Group,
+    /// Events with the same key.
+    Key(key::Rule),
+}
+
+/// The answer to an accepted request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its body.
+    pub body: bytes::Bytes,
+    /// Its headers.
+    pub headers: HeaderMap,
+}
+
+/// Statuses of refusals that a source may choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// Bad, missing or stale signature.
+    pub bad_signature: StatusCode,
+    /// The group is shed.
+    pub shed: StatusCode,
+    /// We cannot store it now.
+    pub unavailable: StatusCode,
+}

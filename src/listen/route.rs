@@ -1,0 +1,224 @@
+//! Which source a path belongs to.
+//!
+//! `/a/b` is exactly this path, with or without a trailing slash; `/a/*` takes `/a` and all below; `/a/{store}` names a
+//! segment. The most specific wins, segment by segment: literal before `{name}` before `*`.
+
+use std::cmp::Ordering;
+
+/// The paths that a source takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: Box<str>,
+    segments: Vec<Segment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Literal(Box<str>),
+    Name(Box<str>),
+    Rest,
+}
+
+impl Pattern {
+    /// Reads a pattern as written in the configuration. The error says what is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix('/') else {
+            return Err("a path begins with /".to_owned());
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let mut segments = Vec::new();
+        let parts: Vec<&str> = if rest.is_empty() { Vec::new() } else { rest.split('/').collect() };
+        for (i, part) in parts.iter().enumerate() {
+            segments.push(match *part {
+                "*" if i + 1 == parts.len() => Segment::Rest,
+                "*" => return Err("* stands only at the end of a path".to_owned()),
+                "" => return Err("a path has no empty segments (//)".to_owned()),
+                "." | ".." => return Err("a path has no . or .. segments".to_owned()),
+                part => match part.strip_prefix('{').map(|name| name.strip_suffix('}')) {
+                    Some(Some(name)) if is_name(name) => {
+                        let name_taken = |s: &Segment| matches!(s, Segment::Name(n) if **n == *name);
+                        if segments.iter().any(name_taken) {
+                            return Err(format!("{{{name}}} stands twice in the path"));
+                        }
+                        Segment::Name(name.into())
+                    }
+                    Some(_) => return Err("a named segment is written {name}, of letters, digits and _".to_owned()),
+                    None if part.contains(['{', '}', '*', '?', '#', '%', '\\'])
+                        || !part.bytes().all(|b| b.is_ascii_graphic()) =>
+                    {
+                        return Err(format!("{part:?} holds a character that no path segment here may have"));
+                    }
+                    None => Segment::Literal(part.into()),
+                },
+            });
+        }
+        Ok(Self { text: text.into(), segments })
+    }
+
+    /// As written in the configuration.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of its `{name}` segments, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|s| match s {
+            Segment::Name(name) => Some(&**name),
+            Segment::Literal(_) | Segment::Rest => None,
+        })
+    }
+
+    /// Whether two patterns take the same paths with the same precedence, so that neither could win.
+    #[must_use]
+    pub fn conflicts(&self, other: &Self) -> bool {
+        self.precedence(other) == Ordering::Equal
+    }
+
+    /// The `{name}` segments of `path` when it belongs here, still percent-encoded.
+    fn matches<'p>(&self, path: &'p str) -> Option<Vec<(&str, &'p str)>> {
+        let mut found = Vec::new();
+        let rest = path.strip_prefix('/')?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let mut parts = rest.split('/').filter(|p| !p.is_empty());
+        for segment in &self.segments {
+            match segment {
+                Segment::Rest => return Some(found),
+                Segment::Literal(literal) => {
+                    if parts.next()? != &**literal {
+                        return None;
+                    }
+                }
+                Segment::Name(name) => found.push((&**name, parts.next()?)),
+            }
+        }
+        parts.next().is_none().then_some(found)
+    }
+
+    /// `Less` when this one is tried first.
+    fn precedence(&self, other: &Self) -> Ordering {
+        let rank = |s: Option<&Segment>| match s {
+            Some(Segment::Literal(_)) => 0,
+            Some(Segment::Name(_)) => 1,
+            None => 2,
+            Some(Segment::Rest) => 3,
+        };
+        let longest = self.segments.len().max(other.segments.len());
+        for i in 0..longest {
+            let (mine, theirs) = (self.segments.get(i), other.segments.get(i));
+            let order = rank(mine).cmp(&rank(theirs));
+            if order != Ordering::Equal {
+                return order;
+            }
+            if let (Some(Segment::Literal(a)), Some(Segment::Literal(b))) = (mine, theirs)
+                && a != b
+            {
+                return a.cmp(b);
+            }
+        }
+        Ordering::Equal
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Sources by path, most specific first.
+#[derive(Clone, Debug)]
+pub struct Router {
+    order: Vec<(Pattern, usize)>,
+}
+
+/// Where a path leads.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Match<'r, 'p> {
+    /// The place of the pattern in the list that the router was built from.
+    pub index: usize,
+    /// `{name}` segments, percent-encoded as they came.
+    pub names: Vec<(&'r str, &'p str)>,
+}
+
+impl Router {
+    /// A router over `patterns`; the answers count in their order.
+    #[must_use]
+    pub fn new<'a>(patterns: impl IntoIterator<Item = &'a Pattern>) -> Self {
+        let mut order: Vec<_> = patterns.into_iter().cloned().enumerate().map(|(i, p)| (p, i)).collect();
+        order.sort_by(|a, b| a.0.precedence(&b.0));
+        Self { order }
+    }
+
+    /// The most specific source for `path` (no query).
+    #[must_use]
+    pub fn find<'p>(&self, path: &'p str) -> Option<Match<'_, 'p>> {
+        self.order.iter().find_map(|(pattern, index)| pattern.matches(path).map(|names| Match { index: *index, names }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router(patterns: &[&str]) -> Router {
+        let patterns: Vec<_> = patterns.iter().map(|p| Pattern::parse(p).unwrap()).collect();
+        Router::new(&patterns)
+    }
+
+    #[test]
+    fn literal_before_name_before_rest_segment_by_segment() {
+        let r = router(&["/*", "/hooks/{store}", "/hooks/github", "/hooks/*", "/hooks/{store}/x", "/hooks"]);
+        let index = |path| r.find(path).map(|m| m.index);
+        assert_eq!(index("/hooks/github"), Some(2));
+        assert_eq!(index("/hooks/github/"), Some(2));
+        assert_eq!(index("/hooks/a"), Some(1));
+        assert_eq!(index("/hooks/a/x"), Some(4));
+        assert_eq!(index("/hooks/a/y"), Some(3));
+        assert_eq!(index("/hooks"), Some(5));
+        assert_eq!(index("/hooks/"), Some(5));
+        assert_eq!(index("/other"), Some(0));
+        assert_eq!(index("/"), Some(0));
+    }
+
+    #[test]
+    fn names_come_as_they_stand() {
+        let r = router(&["/t/{account}/{store}"]);
+        assert_eq!(r.find("/t/a%20b/c/").unwrap().names, [("account", "a%20b"), ("store", "c")]);
+        assert_eq!(r.find("/t/a"), None);
+        assert_eq!(r.find("/t/a/b/c"), None);
+        assert_eq!(r.find("t/a/b"), None);
+    }
+
+    #[test]
+    fn a_rest_takes_its_own_root() {
+        let r = router(&["/x/*"]);
+        for path in ["/x", "/x/", "/x/a", "/x/a/b"] {
+            assert!(r.find(path).is_some(), "{path}");
+        }
+        assert!(r.find("/xa").is_none());
+    }
+
+    #[test]
+    fn two_equal_ones_conflict_whatever_their_names_are() {
+        let p = |t| Pattern::parse(t).unwrap();
+        assert!(p("/a/{x}").conflicts(&p("/a/{y}/")));
+        assert!(!p("/a/{x}").conflicts(&p("/a/*")));
+        assert!(!p("/a").conflicts(&p("/b")));
+    }
+
+    #[test]
+    fn a_bad_pattern_says_why() {
+        for (text, why) in [
+            ("a", "begins with /"),
+            ("/a//b", "empty"),
+            ("/a/../b", ".."),
+            ("/*/b", "only at the end"),
+            ("/{}", "{name}"),
+            ("/{a}/{a}", "twice"),
+            ("/a?b", "character"),
+            ("/a%2fb", "character"),
+        ] {
+            let error = Pattern::parse(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

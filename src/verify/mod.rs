@@ -1,0 +1,5 @@
+//! Is it genuine.
+
+/// A source's verifier.
+#[derive(Debug)]
+pub struct Verifier;
