@@ -1,0 +1,45 @@
+//! Reading an answer's body: as much as lets its connection be used again, and no more.
+
+use bytes::{Bytes, BytesMut};
+use http::Response;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+
+use super::outcome::Answer;
+use super::wire::Limit;
+
+/// Longest body that is read to its end for the connection's sake, in bytes: reading more costs more than a new connection.
+const DRAIN_BYTES_MAX: usize = 64 * 1024;
+
+/// Reads `response`, keeping the first `keep` bytes of its body. What is slow, broken or too long is cut off, and the
+/// connection with it: the status is known.
+pub(super) async fn read(response: Response<Incoming>, keep: usize, limit: Limit) -> Answer {
+    let (head, mut body) = response.into_parts();
+    let mut kept = BytesMut::new();
+    let reading = read_body(&mut body, &mut kept, keep);
+    let ended = tokio::time::timeout_at(limit.deadline, reading).await.is_ok_and(|whole| whole);
+    Answer { status: head.status, headers: head.headers, body: kept.freeze(), complete: ended }
+}
+
+/// Whether `kept` is the whole body.
+async fn read_body(body: &mut Incoming, kept: &mut BytesMut, keep: usize) -> bool {
+    let most = DRAIN_BYTES_MAX.max(keep);
+    let mut total = 0_usize;
+    // What says how long it is need not be read only to find out.
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let enough = if announced > most { keep } else { most };
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        let Some(data) = frame.data_ref() else { continue };
+        total = total.saturating_add(data.len());
+        kept.extend_from_slice(first(data, keep - kept.len()));
+        if total > enough {
+            return false;
+        }
+    }
+    total == kept.len()
+}
+
+fn first(data: &Bytes, most: usize) -> &[u8] {
+    data.get(..most).unwrap_or(data)
+}

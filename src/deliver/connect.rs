@@ -1,0 +1,197 @@
+//! From a host's name to a connection: lookup, TCP, TLS, and the mark that tells a kept connection from a new one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceBuilder};
+
+use super::settings::{Settings, SettingsError};
+use super::trace::{self, Phase, Trace};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Makes connections to the upstream.
+pub(super) type Connector = BoxCloneSyncService<Uri, TokioIo<Watched>, BoxError>;
+
+/// A connection, with TLS where the address asks for it.
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// The connector's stack, outermost first: what is watched is the plain text, for a TLS server says goodbye in bytes of its own.
+pub(super) fn connector(tls: ClientConfig, timeout: Duration) -> Connector {
+    let tls = Arc::new(tls);
+    let mut http = HttpConnector::new_with_resolver(Resolver(GaiResolver::new()));
+    // The layer above decides about the scheme.
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    // Shared by all addresses of a name, so that one that swallows packets leaves time for the others.
+    http.set_connect_timeout(Some(timeout));
+    let stack = ServiceBuilder::new()
+        .map_response(Watched::new)
+        .layer_fn(move |tcp| HttpsConnector::from((tcp, Arc::clone(&tls))))
+        .map_future(|connecting| -> BoxFuture<'static, Result<_, BoxError>> {
+            Box::pin(async move {
+                let stream = connecting.await?;
+                trace::enter(Phase::Tls);
+                Ok(stream)
+            })
+        })
+        .service(http);
+    BoxCloneSyncService::new(stack)
+}
+
+/// TLS that trusts the operating system's certificates; they are read only where the address needs them.
+///
+/// # Errors
+/// There are none.
+pub(super) fn tls_of_the_system(settings: &Settings) -> Result<ClientConfig, SettingsError> {
+    if settings.url.scheme() != Some(&http::uri::Scheme::HTTPS) {
+        return Ok(tls_with(RootCertStore::empty()));
+    }
+    let roots = tls_builder().with_native_roots().map_err(|error| SettingsError::NoRoots(error.to_string()))?;
+    Ok(http1_only(roots.with_no_client_auth()))
+}
+
+/// TLS that trusts these certificates.
+pub(super) fn tls_with(roots: RootCertStore) -> ClientConfig {
+    http1_only(tls_builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+fn tls_builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider speaks the default versions")
+}
+
+fn http1_only(mut tls: ClientConfig) -> ClientConfig {
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    tls
+}
+
+/// The system's name lookup, which tells the attempt when it begins and what it found.
+#[derive(Clone)]
+pub(super) struct Resolver(GaiResolver);
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        trace::enter(Phase::Lookup);
+        let lookup = self.0.call(name);
+        Box::pin(async move {
+            let addresses: Vec<_> = lookup.await?.collect();
+            trace::found(&addresses);
+            Ok(addresses.into_iter())
+        })
+    }
+}
+
+/// What a connection says about itself to the attempt that uses it.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    made_for: Option<Arc<Trace>>,
+    heard: Arc<AtomicBool>,
+}
+
+impl Mark {
+    /// Whether the connection stood before `trace` needed one.
+    pub(super) fn is_reused_by(&self, trace: &Arc<Trace>) -> bool {
+        self.made_for.as_ref().is_none_or(|made_for| !Arc::ptr_eq(made_for, trace))
+    }
+
+    /// Whether any byte came since the present request began to be written.
+    pub(super) fn has_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection that knows for whom it was made and whether an answer has begun.
+///
+/// A write after a read begins the next request. So a server that sends a part of a head while the request is still being
+/// written, and closes before the rest, counts as one that said nothing; the repeat is then one delivery more, which at-least-once
+/// allows.
+pub(super) struct Watched {
+    stream: TokioIo<Stream>,
+    mark: Mark,
+}
+
+impl Watched {
+    fn new(stream: Stream) -> TokioIo<Self> {
+        let mark = Mark { made_for: trace::current(), heard: Arc::default() };
+        TokioIo::new(Self { stream: TokioIo::new(stream), mark })
+    }
+
+    fn next_request(&self) {
+        self.mark.heard.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Connection for Watched {
+    fn connected(&self) -> Connected {
+        self.stream.inner().connected().extra(self.mark.clone())
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            self.mark.heard.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.next_request();
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.next_request();
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

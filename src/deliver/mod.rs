@@ -1,0 +1,227 @@
+//! One attempt to the upstream: the only place that sends an event anywhere.
+//!
+//! A [`Client`] is made once from its [`Settings`]. [`Client::attempt`] takes a [`Job`], sends one HTTP/1.1 request and tells
+//! what came of it as an [`Attempt`]; a failure is an [`Outcome`], never an error. It decides nothing about *when*: turns,
+//! caps, backoff and breakers are the engine's, which is told. The rest of the gateway knows only [`Deliver`], a function.
+//!
+//! # What holds
+//!
+//! 1. **One deadline** covers name lookup, connect, TLS, head and body. Dropping the future closes its connection and counts as
+//!    `cancelled`.
+//! 2. **One request is one attempt**, with one exception: a connection kept from an earlier attempt that closes before any byte of an
+//!    answer is replaced by a new one, once, at once. The close raced with our request, and most such requests were never read.
+//! 3. **The status decides.** 2xx settles whatever follows the head; a body that drags on or is longer than 64 KiB only costs the
+//!    connection. Redirects are not followed: they are failures. Interim answers (1xx) are ignored.
+//! 4. **The body goes out byte for byte** as it came, with one `Content-Length` of ours; header lines go out as they came but for
+//!    those of one connection and those that could pass for ours.
+//!
+//! # A fresh signature
+//!
+//! With `signing_secret` each attempt carries `Fairlane-Timestamp` and `Fairlane-Signature: v1,<base64>`, the HMAC-SHA256 of
+//! `<Fairlane-Event-Id>.<Fairlane-Timestamp>.<body>`. A Standard Webhooks library verifies it when it is given these three
+//! headers as `webhook-id`, `webhook-timestamp` and `webhook-signature`. The secret is what those libraries take:
+//! `whsec_` and base64, or the base64 alone; the *decoded* bytes are the key. Text that is not base64 is refused at start, since
+//! no such library could verify with it.
+
+mod answer;
+mod connect;
+mod fault;
+mod outcome;
+mod request;
+mod retry_after;
+mod settings;
+mod trace;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::clock::Clock;
+use crate::event::{Event, Now};
+use crate::metrics::Metrics;
+
+pub use outcome::{Answer, Attempt, Follows, Limit, Outcome, Row, follows, table};
+pub use retry_after::{RetryAfter, RetryScope};
+pub use settings::{Settings, SettingsError};
+
+use fault::Fault;
+use request::Maker;
+use wire::Wire;
+
+/// Delivers: from a job to what came of it. The client in the gateway, a closure in tests.
+pub type Deliver = Arc<dyn Fn(Job) -> BoxFuture<'static, Attempt> + Send + Sync>;
+
+/// How much of an answer's body is kept for people, in bytes: enough for an error message or the head of a stack trace.
+pub const EXCERPT_BYTES_MAX: usize = 4096;
+
+/// One attempt to make.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What to send.
+    pub event: Arc<Event>,
+    /// The how-manieth attempt this is, from 1.
+    pub attempt: u32,
+    /// Whether another attempt would follow a failure of this one.
+    pub will_retry: bool,
+    /// How long the event waited: from its commit, for a retry from its due time, to the lease.
+    pub wait: Duration,
+    /// Why it waited, one word: `turn`, `cap`, `rate`, `retry` …
+    pub wait_reason: Cow<'static, str>,
+    /// Whether a person asked for it again.
+    pub replay: bool,
+    /// A deadline of its own, from now, where it is earlier than the settings' (a sender that waits for the answer).
+    pub timeout: Option<Duration>,
+    /// Bytes of the answer's body to keep: [`EXCERPT_BYTES_MAX`], more where the answer is to be relayed.
+    pub keep_bytes: usize,
+}
+
+impl Job {
+    /// The first attempt of `event`, which did not wait, with no further one to follow.
+    #[must_use]
+    pub fn new(event: Arc<Event>) -> Self {
+        Self {
+            event,
+            attempt: 1,
+            will_retry: false,
+            wait: Duration::ZERO,
+            wait_reason: Cow::Borrowed("none"),
+            replay: false,
+            timeout: None,
+            keep_bytes: EXCERPT_BYTES_MAX,
+        }
+    }
+}
+
+/// The one that sends. Clones share connections.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    settings: Settings,
+    maker: Maker,
+    wire: Wire,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+}
+
+impl Client {
+    /// A client for one upstream. For an `https` address the operating system's root certificates are read here, once.
+    ///
+    /// # Errors
+    /// A setting that cannot work, in words for who wrote it.
+    pub fn new(settings: Settings, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Result<Self, SettingsError> {
+        let tls = connect::tls_of_the_system(&settings)?;
+        Self::build(settings, tls, clock, metrics)
+    }
+
+    /// As [`Client::new`], trusting `roots` in place of the operating system's certificates.
+    ///
+    /// # Errors
+    /// A setting that cannot work, in words for who wrote it.
+    pub fn with_roots(
+        settings: Settings,
+        roots: rustls::RootCertStore,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, SettingsError> {
+        Self::build(settings, connect::tls_with(roots), clock, metrics)
+    }
+
+    fn build(
+        settings: Settings,
+        tls: rustls::ClientConfig,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, SettingsError> {
+        let maker = Maker::new(&settings)?;
+        let wire = Wire::new(&settings, &maker, tls);
+        Ok(Self(Arc::new(Inner { settings, maker, wire, clock, metrics })))
+    }
+
+    /// Makes one attempt. It begins when the future is first polled; dropping the future closes the connection.
+    pub fn attempt(&self, job: Job) -> impl Future<Output = Attempt> + Send + use<> {
+        let inner = Arc::clone(&self.0);
+        async move { inner.attempt(&job).await }
+    }
+
+    /// This client as the function that the driver calls.
+    #[must_use]
+    pub fn deliver(self) -> Deliver {
+        Arc::new(move |job| Box::pin(self.attempt(job)))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Client").field(&self.0.settings).finish()
+    }
+}
+
+impl Inner {
+    async fn attempt(&self, job: &Job) -> Attempt {
+        let began = self.clock.now();
+        let count = Count { inner: self, began, outcome: Outcome::Cancelled };
+        let (outcome, error, answer) = match self.exchange(job, began).await {
+            Ok(answer) => {
+                let outcome = Outcome::of(answer.status);
+                (outcome, fault::words_of(&answer), Some(answer))
+            }
+            Err(fault) => (fault.outcome, fault.words, None),
+        };
+        let took = count.end(outcome);
+        let headers = answer.as_ref().filter(|_| !outcome.is_delivered()).map(|answer| &answer.headers);
+        let retry_after = headers.and_then(|headers| RetryAfter::read(headers, self.clock.now().wall));
+        Attempt {
+            number: job.attempt,
+            started: began.wall,
+            took,
+            outcome,
+            follows: follows(outcome, &self.settings.never, retry_after),
+            error: error.into(),
+            retry_after,
+            retry_scope: headers.and_then(RetryScope::read),
+            answer,
+        }
+    }
+
+    /// Sends the request and reads the answer, all before one deadline.
+    async fn exchange(&self, job: &Job, now: Now) -> Result<Answer, Fault> {
+        let own = job.timeout.unwrap_or(Duration::MAX);
+        let limit = wire::Limit::starting_now(self.settings.timeout.min(own));
+        let response = self.wire.send(|| self.maker.make(job, now.wall), limit).await?;
+        Ok(answer::read(response, job.keep_bytes, limit).await)
+    }
+}
+
+/// Counts an attempt however it ends, also when its future is dropped.
+struct Count<'a> {
+    inner: &'a Inner,
+    began: Now,
+    outcome: Outcome,
+}
+
+impl Count<'_> {
+    /// It ended like this; gives how long it took.
+    fn end(mut self, outcome: Outcome) -> Duration {
+        self.outcome = outcome;
+        self.took()
+    }
+
+    fn took(&self) -> Duration {
+        self.inner.clock.now().mono.since(self.began.mono)
+    }
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.inner.metrics.attempted(self.outcome.name(), self.took());
+    }
+}

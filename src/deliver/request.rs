@@ -1,0 +1,242 @@
+//! From an event to the request that the upstream sees.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, Entry, HOST};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::Full;
+
+use super::Job;
+use super::fault::Target;
+use super::settings::{Settings, SettingsError};
+use crate::event::{Event, Wall};
+use crate::verify::mac;
+
+/// Header lines that speak of one connection (RFC 9110 §7.6.1) or frame one message. They are taken out when an event is
+/// accepted; here again, for what the store holds may be older than that rule, and a second `Content-Length` is a hole.
+const NOT_THE_EVENTS: [&str; 13] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Why an event cannot be written as a request to this upstream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unsendable {
+    #[error("the target {0:?} cannot stand in a request: it must be a path, with or without a query, of at most 64 KiB")]
+    Target(String),
+    #[error("method CONNECT asks for a tunnel and cannot be delivered")]
+    Connect,
+}
+
+/// Makes requests to one upstream.
+pub(super) struct Maker {
+    scheme: Scheme,
+    authority: Authority,
+    /// The path of the upstream's url, without a slash at its end.
+    prefix: Box<str>,
+    host: HeaderValue,
+    added: Vec<(HeaderName, HeaderValue)>,
+    key: Option<mac::Key>,
+}
+
+impl Maker {
+    /// Checks the settings.
+    pub(super) fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        let no_url = || SettingsError::Url(settings.url.to_string());
+        let scheme = settings.url.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+        let scheme = scheme.ok_or_else(no_url)?.clone();
+        let authority = settings.url.authority().filter(|authority| !authority.host().is_empty());
+        let authority = authority.ok_or_else(no_url)?.clone();
+        if authority.as_str().contains('@') {
+            return Err(SettingsError::Credentials);
+        }
+        if settings.url.query().is_some() {
+            return Err(SettingsError::Query);
+        }
+        if settings.timeout.is_zero() {
+            return Err(SettingsError::Timeout);
+        }
+        if let Some((name, _)) = settings.headers.iter().find(|(name, _)| name != HOST && is_ours(name)) {
+            return Err(SettingsError::Header(name.clone()));
+        }
+        if let Some(code) = settings.never.iter().find(|code| !(300..=599).contains(*code)) {
+            return Err(SettingsError::Never(*code));
+        }
+        let key = settings.signing_secret.as_ref();
+        let key = key.map(|secret| mac::standard_key(secret).ok_or(SettingsError::SigningSecret)).transpose()?;
+        Ok(Self {
+            host: HeaderValue::from_str(authority.as_str()).map_err(|_| no_url())?,
+            prefix: settings.url.path().trim_end_matches('/').into(),
+            scheme,
+            authority,
+            added: settings.headers.clone(),
+            key,
+        })
+    }
+
+    /// Where the requests go, for messages.
+    pub(super) fn target(&self) -> Target {
+        Target::new(&self.scheme, &self.authority)
+    }
+
+    /// The request of `job`, sent at `now`.
+    pub(super) fn make(&self, job: &Job, now: Wall) -> Result<Request<Full<Bytes>>, Unsendable> {
+        let event = &*job.event;
+        if event.method == Method::CONNECT {
+            return Err(Unsendable::Connect);
+        }
+        let mut request = Request::new(Full::new(event.body.clone()));
+        *request.method_mut() = event.method.clone();
+        *request.uri_mut() = self.uri(event.forward.as_deref().unwrap_or(&event.target))?;
+        *request.headers_mut() = self.headers(job, now);
+        Ok(request)
+    }
+
+    /// The upstream's address with its prefix and `target`, which goes out as it is or not at all.
+    fn uri(&self, target: &str) -> Result<Uri, Unsendable> {
+        let unsendable = || Unsendable::Target(target.chars().take(200).collect());
+        let whole = format!("{}{target}", self.prefix);
+        let path = PathAndQuery::try_from(whole.as_str()).map_err(|_| unsendable())?;
+        // What the parser would change (it cuts off a fragment) is not what the sender sent.
+        if !target.starts_with('/') || path.as_str() != whole {
+            return Err(unsendable());
+        }
+        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(path);
+        uri.build().map_err(|_| unsendable())
+    }
+
+    fn headers(&self, job: &Job, now: Wall) -> HeaderMap {
+        let event = &*job.event;
+        let mut headers = HeaderMap::with_capacity(event.headers.len() + 20);
+        copy_end_to_end(&event.headers, &mut headers);
+        add_forwarded(event, &mut headers);
+        add_fairlane(job, &mut headers);
+        if let Some(key) = &self.key {
+            add_signature(key, event, now, &mut headers);
+        }
+        headers.insert(HOST, self.host.clone());
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(event.body.len()));
+        for (name, _) in &self.added {
+            headers.remove(name);
+        }
+        for (name, value) in &self.added {
+            headers.append(name, value.clone());
+        }
+        headers
+    }
+}
+
+/// Whether only the gateway may write this header. Applications see `_` and `-` as the same, so both are ours.
+fn is_ours(name: &HeaderName) -> bool {
+    let ours = b"fairlane-";
+    let starts = name.as_str().bytes().zip(ours).filter(|(a, b)| a == *b || (*a == b'_' && **b == b'-')).count();
+    NOT_THE_EVENTS.contains(&name.as_str()) || starts == ours.len()
+}
+
+/// Copies the lines that are the event's, repeated ones in their order.
+fn copy_end_to_end(from: &HeaderMap, to: &mut HeaderMap) {
+    let named: Vec<&str> = from
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .collect();
+    for (name, value) in from {
+        if !is_ours(name) && !named.iter().any(|other| name.as_str().eq_ignore_ascii_case(other)) {
+            to.append(name, value.clone());
+        }
+    }
+}
+
+/// Says who sent it and how. What is there already came from a trusted proxy: the chain is continued, the rest is kept.
+fn add_forwarded(event: &Event, headers: &mut HeaderMap) {
+    let chain = headers.get_all(&FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+    let peer = canonical(event.peer);
+    let chain: Vec<&[u8]> = chain.filter(|part| !part.is_empty()).chain([peer.as_bytes()]).collect();
+    let chain = HeaderValue::from_bytes(&chain.join(&b", "[..]));
+    headers.insert(FORWARDED_FOR, chain.expect("header values and an address, joined, are a header value"));
+    if let Entry::Vacant(proto) = headers.entry(FORWARDED_PROTO) {
+        proto.insert(HeaderValue::from_static(if event.https { "https" } else { "http" }));
+    }
+    if let (Entry::Vacant(entry), Some(host)) = (headers.entry(FORWARDED_HOST), event.headers.get(HOST)) {
+        entry.insert(host.clone());
+    }
+}
+
+fn canonical(peer: IpAddr) -> String {
+    peer.to_canonical().to_string()
+}
+
+/// Says what we know about the event and this attempt.
+fn add_fairlane(job: &Job, headers: &mut HeaderMap) {
+    let event = &*job.event;
+    let mut put = |name: &'static str, value: &str| {
+        headers.insert(HeaderName::from_static(name), visible(value));
+    };
+    put("fairlane-event-id", &event.id.to_string());
+    put("fairlane-source", &event.source);
+    put("fairlane-group", event.lane.group.as_str());
+    put("fairlane-attempt", &job.attempt.to_string());
+    put("fairlane-received-at", &rfc_3339(event.received));
+    put("fairlane-wait-ms", &job.wait.as_millis().to_string());
+    put("fairlane-wait-reason", &job.wait_reason);
+    put("fairlane-verified", &event.verified);
+    put("fairlane-will-retry", if job.will_retry { "true" } else { "false" });
+    if let Some(id) = &event.provider_event_id {
+        put("fairlane-provider-event-id", id);
+    }
+    if job.replay {
+        put("fairlane-replay", "true");
+    }
+}
+
+fn add_signature(key: &mac::Key, event: &Event, now: Wall, headers: &mut HeaderMap) {
+    let timestamp = now.unix_s();
+    let signature = mac::standard_signature(key, &event.id.to_string(), timestamp, &event.body);
+    headers.insert(HeaderName::from_static("fairlane-timestamp"), HeaderValue::from(timestamp));
+    headers.insert(HeaderName::from_static("fairlane-signature"), visible(&signature));
+}
+
+/// `text` as a header's value: as it is where it is visible ASCII; otherwise each other byte, and `%`, is written `%XX`.
+fn visible(text: &str) -> HeaderValue {
+    let plain = |byte: u8| (b' '..=b'~').contains(&byte);
+    let trimmed = text.trim_matches(' ').len() == text.len();
+    if trimmed && text.bytes().all(plain) {
+        return HeaderValue::from_str(text).expect("visible ASCII is a header value");
+    }
+    let mut out = String::with_capacity(text.len() * 3);
+    for byte in text.bytes() {
+        if plain(byte) && byte != b'%' && byte != b' ' {
+            out.push(char::from(byte));
+        } else {
+            write!(out, "%{byte:02X}").expect("writing to a string does not fail");
+        }
+    }
+    HeaderValue::from_str(&out).expect("visible ASCII is a header value")
+}
+
+/// A moment as RFC 3339 writes it, in UTC, to the millisecond.
+fn rfc_3339(at: Wall) -> String {
+    let micros = i64::try_from(at.0).unwrap_or(i64::MAX);
+    let stamp = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
+    format!("{stamp:.3}")
+}
