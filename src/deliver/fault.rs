@@ -97,7 +97,9 @@ impl<'a> Seen<'a> {
         let (outcome, words) = match (&self.connection, self.trace.phase()) {
             (Some(_), _) => (
                 Outcome::TimeoutHead,
-                format!("no answer from {place} within {timeout:?}: the connection stood, the head of an answer did not come"),
+                format!(
+                    "no answer from {place} within {timeout:?}: the connection stood, the head of an answer did not come"
+                ),
             ),
             (None, Phase::Lookup) => {
                 (Outcome::TimeoutDns, format!("looking up the name {host} took longer than {timeout:?}"))
@@ -107,7 +109,9 @@ impl<'a> Seen<'a> {
             }
             (None, Phase::Tls) => (
                 Outcome::TimeoutConnect,
-                format!("TLS with {place} was not ready within {timeout:?}: the port is open, the handshake did not end"),
+                format!(
+                    "TLS with {place} was not ready within {timeout:?}: the port is open, the handshake did not end"
+                ),
             ),
         };
         Fault::new(outcome, &words)

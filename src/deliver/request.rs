@@ -40,7 +40,9 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Why an event cannot be written as a request to this upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unsendable {
-    #[error("the target {0:?} cannot stand in a request: it must be a path, with or without a query, of at most 64 KiB")]
+    #[error(
+        "the target {0:?} cannot stand in a request: it must be a path, with or without a query, of at most 64 KiB"
+    )]
     Target(String),
     #[error("method CONNECT asks for a tunnel and cannot be delivered")]
     Connect,

@@ -58,7 +58,9 @@ pub enum SettingsError {
     #[error("upstream.signing_secret is whsec_ followed by base64, or the base64 alone; this one is neither")]
     SigningSecret,
     /// A rule that would throw away what was delivered, or that can never apply.
-    #[error("upstream.retry.never lists statuses of failures, 300 to 599; {0} is none (a 2xx is success, never retried)")]
+    #[error(
+        "upstream.retry.never lists statuses of failures, 300 to 599; {0} is none (a 2xx is success, never retried)"
+    )]
     Never(u16),
     /// An attempt needs some time.
     #[error("upstream.timeout is longer than 0")]

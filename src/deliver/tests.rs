@@ -9,7 +9,9 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 
+use super::fault::Seen;
 use super::request::{Maker, Unsendable};
+use super::trace::{self, Phase, Trace};
 use super::*;
 use crate::event::{EventId, Group, KeySource, Lane, Secret, Wall};
 
@@ -27,7 +29,8 @@ fn settings(url: &str) -> Settings {
 }
 
 fn lines(pairs: &[(&str, &str)]) -> HeaderMap {
-    let pairs = pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap()));
+    let pairs =
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap()));
     let mut map = HeaderMap::new();
     for (name, value) in pairs {
         let name: HeaderName = name;
@@ -310,4 +313,25 @@ fn what_follows_from_each_outcome_is_one_table() {
 fn a_success_is_settled_whatever_the_rules_say() {
     let ok = Outcome::of(StatusCode::OK);
     assert_eq!(follows(ok, &[200], Some(RetryAfter::Never)), Follows::Settled);
+}
+
+/// The words of a deadline that passed in this phase, before any connection.
+async fn late_in(phase: Phase) -> Fault {
+    let target = Maker::new(&settings("https://upstream.example")).unwrap().target();
+    let trace = Trace::new();
+    trace.scope(async { trace::enter(phase) }).await;
+    Seen::new(&target, &trace, None).late(Duration::from_secs(30))
+}
+
+#[tokio::test]
+async fn a_deadline_is_told_by_the_phase_it_passed_in() {
+    for (phase, outcome, words) in [
+        (Phase::Lookup, Outcome::TimeoutDns, "looking up the name upstream.example took longer than 30s"),
+        (Phase::Connect, Outcome::TimeoutConnect, "no connection to upstream.example:443 within 30s"),
+        (Phase::Tls, Outcome::TimeoutConnect, "TLS with upstream.example:443 was not ready"),
+    ] {
+        let fault = late_in(phase).await;
+        assert_eq!(fault.outcome, outcome);
+        assert!(fault.words.contains(words), "{}", fault.words);
+    }
 }

@@ -45,7 +45,11 @@ pub(super) struct Wire {
 impl Wire {
     pub(super) fn new(settings: &Settings, maker: &Maker, tls: rustls::ClientConfig) -> Self {
         let connector = connector(tls, settings.timeout);
-        Self { kept: http(settings, connector.clone(), true), fresh: http(settings, connector, false), target: maker.target() }
+        Self {
+            kept: http(settings, connector.clone(), true),
+            fresh: http(settings, connector, false),
+            target: maker.target(),
+        }
     }
 
     /// Sends what `make` makes and waits for the answer's head. `make` is called a second time, for the same attempt, where a kept
@@ -74,7 +78,9 @@ impl Wire {
         let answer = tokio::time::timeout_at(limit.deadline, trace.scope(http.request(request))).await;
         let seen = || Seen::new(&self.target, &trace, connection.connection_metadata().as_ref());
         match answer {
-            Ok(Ok(response)) => seen().check(&response).map_or(Ok(response), |fault| Err(Failed { fault, stale: false })),
+            Ok(Ok(response)) => {
+                seen().check(&response).map_or(Ok(response), |fault| Err(Failed { fault, stale: false }))
+            }
             Ok(Err(error)) => {
                 let (seen, error) = (seen(), error);
                 Err(Failed { fault: seen.broken(&error), stale: seen.is_stale(&error) })
