@@ -11,8 +11,9 @@ pub mod verify;
 pub mod clock;
 pub mod metrics;
 
-pub mod deliver;
 pub mod store;
+
+pub mod deliver;
 
 pub mod driver;
 

@@ -2,6 +2,8 @@
 //!
 //! Everything is on loopback. Nothing sleeps: a slow upstream passes its time waiting for the client to close.
 
+#![cfg(test)]
+
 #[path = "deliver/connections.rs"]
 mod connections;
 #[path = "deliver/tls.rs"]

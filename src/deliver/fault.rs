@@ -134,7 +134,7 @@ impl<'a> Seen<'a> {
                 Outcome::Refused,
                 format!("no connection to {place}: {cause}; is the upstream running, and is this its address?"),
             ),
-            Phase::Tls => (Outcome::Tls, format!("TLS with {place} failed: {cause}")),
+            Phase::Tls => (Outcome::Tls, format!("TLS with {place} failed: {cause}{}", advice(&cause))),
         };
         Fault::new(outcome, &words)
     }
@@ -191,6 +191,15 @@ fn root(error: &legacy::Error) -> String {
         cause = inner;
     }
     cause.to_string()
+}
+
+/// What to do about a certificate that was refused.
+fn advice(cause: &str) -> &'static str {
+    if cause.contains("certificate") {
+        "; trusted are this system's root certificates, or those of the PEM file that SSL_CERT_FILE names"
+    } else {
+        ""
+    }
 }
 
 fn chain(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {

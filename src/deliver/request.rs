@@ -89,7 +89,7 @@ impl Maker {
             prefix: settings.url.path().trim_end_matches('/').into(),
             scheme,
             authority,
-            added: settings.headers.clone(),
+            added: settings.headers.iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
             key,
         })
     }
@@ -144,6 +144,13 @@ impl Maker {
         }
         headers
     }
+}
+
+/// `value`, so that no log shows it: what an operator adds is often a credential.
+fn masked(value: &HeaderValue) -> HeaderValue {
+    let mut value = value.clone();
+    value.set_sensitive(true);
+    value
 }
 
 /// Whether only the gateway may write this header. Applications see `_` and `-` as the same, so both are ours.

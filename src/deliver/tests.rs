@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
+use proptest::prelude::*;
 
 use super::fault::Seen;
 use super::request::{Maker, Unsendable};
@@ -333,5 +334,30 @@ async fn a_deadline_is_told_by_the_phase_it_passed_in() {
         let fault = late_in(phase).await;
         assert_eq!(fault.outcome, outcome);
         assert!(fault.words.contains(words), "{}", fault.words);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_target_goes_out_exactly_or_not_at_all(target in "\\PC*|/[!-~]*") {
+        let maker = Maker::new(&settings("http://h/p")).unwrap();
+        if let Ok(request) = maker.make(&Job::new(Arc::new(event(&target, &[]))), NOW) {
+            prop_assert_eq!(request.uri().path_and_query().unwrap().as_str(), format!("/p{target}"));
+        }
+    }
+
+    #[test]
+    fn any_text_from_outside_fits_a_header(text in ".*") {
+        let mut event = event("/", &[]);
+        event.source = text.as_str().into();
+        event.provider_event_id = Some(text.into());
+        let request = made(&settings("http://h"), &Job::new(Arc::new(event)));
+        let source = request.headers().get("fairlane-source").unwrap();
+        prop_assert!(source.as_bytes().iter().all(|byte| (b' '..=b'~').contains(byte)));
+    }
+
+    #[test]
+    fn any_retry_after_is_read_without_a_panic(text in "[ -~]*|[0-9A-Za-z ,:+-]{0,40}") {
+        retry_after(&text);
     }
 }

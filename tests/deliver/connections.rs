@@ -1,14 +1,16 @@
 //! What can happen to a connection, and that one deadline covers all of it.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane::deliver::{Follows, Job, Limit, Outcome};
+use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::upstream::Upstream;
-use super::world::{LONG, SHORT, World, closed_port, event, hurried, settings};
+use super::world::{LONG, SHORT, World, closed_port, event, event_of, hurried, settings};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -220,6 +222,55 @@ async fn an_answer_to_be_relayed_is_kept_whole() {
     let job = Job { keep_bytes: 1024 * 1024, ..Job::new(Arc::new(event())) };
     let answer = World::new(&upstream.url()).client.attempt(job).await.answer.unwrap();
     assert_eq!((answer.body.len(), answer.complete), (900_000, true));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_body_was_sent_counts() {
+    let upstream = Upstream::new(|talk| {
+        talk.leave_unread();
+        talk.say("HTTP/1.1 413 Content Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+        talk.wait_for_close();
+    });
+    let body = vec![b'x'; 8 * 1024 * 1024];
+    let attempt = World::new(&upstream.url()).attempt_of(event_of("text/plain", &body)).await;
+    assert_eq!(attempt.outcome, Outcome::Status(StatusCode::PAYLOAD_TOO_LARGE), "{}", attempt.error);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_attempts_at_once_share_connections() {
+    let upstream = Upstream::answering(OK);
+    let world = World::new(&upstream.url());
+    let sender = || async {
+        for _ in 0..20 {
+            let attempt = world.attempt().await;
+            assert!(attempt.outcome.is_delivered(), "{}", attempt.error);
+        }
+    };
+    futures_util::future::join_all((0..32).map(|_| sender())).await;
+    let connections: BTreeSet<usize> = upstream.connections().into_iter().collect();
+    assert_eq!(upstream.seen().len(), 640);
+    assert!(connections.len() < 320, "{} connections for 640 requests of 32 senders", connections.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_connections_cost_no_delivery_among_many() {
+    // Each connection serves three requests and closes while it says that it does not.
+    let upstream = Upstream::new(|talk| {
+        for _ in 0..3 {
+            if talk.hear() {
+                talk.say(OK);
+            }
+        }
+    });
+    let world = World::new(&upstream.url());
+    let sender = || async {
+        for _ in 0..20 {
+            let attempt = world.client.attempt(Job::new(Arc::new(event()))).await;
+            assert!(attempt.outcome.is_delivered(), "{}", attempt.error);
+        }
+    };
+    futures_util::future::join_all((0..16).map(|_| sender())).await;
+    assert_eq!(upstream.seen().len(), 320, "what was heard was answered");
 }
 
 /// Answers the first request of the first connection, then hears another and closes; later connections do as `later` says.

@@ -61,6 +61,7 @@ async fn an_unknown_issuer_is_a_failure_of_tls() {
     assert_eq!(attempt.outcome, Outcome::Tls, "{}", attempt.error);
     assert!(attempt.error.contains("TLS with localhost:"), "{}", attempt.error);
     assert!(attempt.error.contains("certificate"), "{}", attempt.error);
+    assert!(attempt.error.contains("SSL_CERT_FILE"), "{}", attempt.error);
     assert_eq!((upstream.seen().len(), world.counted("tls")), (0, 1));
 }
 
