@@ -6,18 +6,18 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::outcome::Answer;
-use super::wire::Limit;
+use super::wire::Deadline;
 
 /// Longest body that is read to its end for the connection's sake, in bytes: reading more costs more than a new connection.
 const DRAIN_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads `response`, keeping the first `keep` bytes of its body. What is slow, broken or too long is cut off, and the
 /// connection with it: the status is known.
-pub(super) async fn read(response: Response<Incoming>, keep: usize, limit: Limit) -> Answer {
+pub(super) async fn read(response: Response<Incoming>, keep: usize, deadline: Deadline) -> Answer {
     let (head, mut body) = response.into_parts();
     let mut kept = BytesMut::new();
     let reading = read_body(&mut body, &mut kept, keep);
-    let ended = tokio::time::timeout_at(limit.deadline, reading).await.is_ok_and(|whole| whole);
+    let ended = tokio::time::timeout_at(deadline.at, reading).await.is_ok_and(|whole| whole);
     Answer { status: head.status, headers: head.headers, body: kept.freeze(), complete: ended }
 }
 

@@ -43,16 +43,34 @@ pub(super) fn connector(tls: ClientConfig, timeout: Duration) -> Connector {
     http.set_connect_timeout(Some(timeout));
     let stack = ServiceBuilder::new()
         .map_response(Watched::new)
+        .map_future(move |connecting| within(timeout, connecting))
         .layer_fn(move |tcp| HttpsConnector::from((tcp, Arc::clone(&tls))))
-        .map_future(|connecting| -> BoxFuture<'static, Result<_, BoxError>> {
-            Box::pin(async move {
-                let stream = connecting.await?;
-                trace::enter(Phase::Tls);
-                Ok(stream)
-            })
-        })
+        .map_future(before_tls)
         .service(http);
     BoxCloneSyncService::new(stack)
+}
+
+/// Bounds a whole connect. An attempt that finds another connection first leaves this one to the background, where the
+/// attempt's deadline does not reach.
+fn within<T>(
+    timeout: Duration,
+    connecting: impl Future<Output = Result<T, BoxError>> + Send + 'static,
+) -> BoxFuture<'static, Result<T, BoxError>> {
+    Box::pin(async move { tokio::time::timeout(timeout, connecting).await.map_err(io::Error::from)? })
+}
+
+/// Tells the attempt that TCP stands and TLS, where there is any, begins.
+fn before_tls<T, E>(
+    connecting: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> BoxFuture<'static, Result<T, BoxError>>
+where
+    BoxError: From<E>,
+{
+    Box::pin(async move {
+        let stream = connecting.await?;
+        trace::enter(Phase::Tls);
+        Ok(stream)
+    })
 }
 
 /// TLS that trusts the operating system's certificates; they are read only where the address needs them.

@@ -118,18 +118,21 @@ impl<'a> Seen<'a> {
     }
 
     /// The request failed.
-    pub(super) fn broken(&self, error: &legacy::Error) -> Fault {
-        if error.is_connect() { self.unconnected(error) } else { self.unanswered(error) }
+    pub(super) fn broken(&self, error: &legacy::Error, timeout: Duration) -> Fault {
+        if !error.is_connect() {
+            self.unanswered(error)
+        } else if io_kind(error) == Some(io::ErrorKind::TimedOut) {
+            // The kernel's patience, or the connector's own, ended a moment before ours.
+            self.late(timeout)
+        } else {
+            self.unconnected(error)
+        }
     }
 
     fn unconnected(&self, error: &legacy::Error) -> Fault {
         let (place, cause) = (self.place(), root(error));
-        let timed_out = io_kind(error) == Some(io::ErrorKind::TimedOut);
         let (outcome, words) = match self.trace.phase() {
             Phase::Lookup => (Outcome::Dns, format!("the name {} could not be looked up: {cause}", self.target.host)),
-            Phase::Connect if timed_out => {
-                (Outcome::TimeoutConnect, format!("no connection to {place} in time: nobody answers there ({cause})"))
-            }
             Phase::Connect => (
                 Outcome::Refused,
                 format!("no connection to {place}: {cause}; is the upstream running, and is this its address?"),

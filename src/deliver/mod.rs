@@ -195,9 +195,9 @@ impl Inner {
     /// Sends the request and reads the answer, all before one deadline.
     async fn exchange(&self, job: &Job, now: Now) -> Result<Answer, Fault> {
         let own = job.timeout.unwrap_or(Duration::MAX);
-        let limit = wire::Limit::starting_now(self.settings.timeout.min(own));
-        let response = self.wire.send(|| self.maker.make(job, now.wall), limit).await?;
-        Ok(answer::read(response, job.keep_bytes, limit).await)
+        let deadline = wire::Deadline::starting_now(self.settings.timeout.min(own));
+        let response = self.wire.send(|| self.maker.make(job, now.wall), deadline).await?;
+        Ok(answer::read(response, job.keep_bytes, deadline).await)
     }
 }
 

@@ -9,7 +9,8 @@ use http::{HeaderMap, StatusCode};
 use super::retry_after::{RetryAfter, RetryScope};
 use crate::event::Wall;
 
-/// What one attempt gave. A closed set: whoever adds one is led by the compiler to every place that must know it.
+/// What one attempt gave. A closed set: whoever adds one is led by the compiler to its name and to what follows, and adds it to
+/// `WITHOUT_ANSWER`, which the table is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// A 2xx: the upstream has it.

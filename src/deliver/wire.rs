@@ -21,15 +21,15 @@ type Http = Client<Connector, Full<Bytes>>;
 
 /// When an attempt has to be over.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
+pub(super) struct Deadline {
     pub(super) timeout: Duration,
-    pub(super) deadline: Instant,
+    pub(super) at: Instant,
 }
 
-impl Limit {
+impl Deadline {
     pub(super) fn starting_now(timeout: Duration) -> Self {
         // The timer knows what time it is for timers, in tests as well; a sleep that is never polled costs nothing.
-        Self { timeout, deadline: tokio::time::sleep(timeout).deadline() }
+        Self { timeout, at: tokio::time::sleep(timeout).deadline() }
     }
 }
 
@@ -57,11 +57,11 @@ impl Wire {
     pub(super) async fn send(
         &self,
         make: impl Fn() -> Result<Request<Full<Bytes>>, Unsendable>,
-        limit: Limit,
+        deadline: Deadline,
     ) -> Result<Response<Incoming>, Fault> {
-        match self.exchange(&self.kept, make()?, limit).await {
+        match self.exchange(&self.kept, make()?, deadline).await {
             Err(Failed { stale: true, .. }) => {
-                self.exchange(&self.fresh, make()?, limit).await.map_err(|failed| failed.fault)
+                self.exchange(&self.fresh, make()?, deadline).await.map_err(|failed| failed.fault)
             }
             answer => answer.map_err(|failed| failed.fault),
         }
@@ -71,21 +71,21 @@ impl Wire {
         &self,
         http: &Http,
         mut request: Request<Full<Bytes>>,
-        limit: Limit,
+        deadline: Deadline,
     ) -> Result<Response<Incoming>, Failed> {
         let trace = Trace::new();
         let connection = capture_connection(&mut request);
-        let answer = tokio::time::timeout_at(limit.deadline, trace.scope(http.request(request))).await;
+        let answer = tokio::time::timeout_at(deadline.at, trace.scope(http.request(request))).await;
         let seen = || Seen::new(&self.target, &trace, connection.connection_metadata().as_ref());
         match answer {
             Ok(Ok(response)) => {
                 seen().check(&response).map_or(Ok(response), |fault| Err(Failed { fault, stale: false }))
             }
             Ok(Err(error)) => {
-                let (seen, error) = (seen(), error);
-                Err(Failed { fault: seen.broken(&error), stale: seen.is_stale(&error) })
+                let seen = seen();
+                Err(Failed { fault: seen.broken(&error, deadline.timeout), stale: seen.is_stale(&error) })
             }
-            Err(_elapsed) => Err(Failed { fault: seen().late(limit.timeout), stale: false }),
+            Err(_elapsed) => Err(Failed { fault: seen().late(deadline.timeout), stale: false }),
         }
     }
 }
