@@ -6,7 +6,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 
-use crate::config::{LogFormat, LogSettings};
+use crate::config::{self, LogFormat};
 
 /// Libraries below us that say too much at our level: an ERROR for every port scanner's TLS handshake, and each
 /// journal's life.
@@ -19,7 +19,7 @@ pub(super) struct Log {
 
 impl Log {
     /// Begins to log.
-    pub(super) fn init(settings: &LogSettings) -> Self {
+    pub(super) fn init(settings: &config::Log) -> Self {
         let (filter, handle) = reload::Layer::new(filter(settings));
         let json = match settings.format {
             LogFormat::Auto => !std::io::stderr().is_terminal(),
@@ -36,13 +36,13 @@ impl Log {
     }
 
     /// Takes over another level.
-    pub(super) fn replace(&self, settings: &LogSettings) {
+    pub(super) fn replace(&self, settings: &config::Log) {
         if let Err(error) = self.filter.reload(filter(settings)) {
             tracing::warn!(%error, "the log level was not changed");
         }
     }
 }
 
-fn filter(settings: &LogSettings) -> EnvFilter {
+fn filter(settings: &config::Log) -> EnvFilter {
     EnvFilter::new(format!("{},{QUIET}", settings.level))
 }

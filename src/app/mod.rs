@@ -160,6 +160,7 @@ impl Running {
     /// Runs until a signal or a failure, then drains.
     async fn until_the_end(mut self) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
+        let mut hangup = signal(SignalKind::hangup())?;
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         let poisoned = loop {
             tokio::select! {
@@ -168,7 +169,7 @@ impl Running {
                     break None;
                 }
                 reason = self.store.poisoned() => break Some(reason),
-                _ = signals.hangup.recv() => self.reloader.reload(true).await,
+                _ = hangup.recv() => self.reloader.reload(true).await,
                 _ = tick.tick() => self.reloader.reload(false).await,
                 Some(ended) = self.driver.join_next() => {
                     anyhow::bail!("the delivery loop ended: {ended:?}");
@@ -205,20 +206,15 @@ impl Running {
     }
 }
 
-/// The signals that concern us.
+/// The signals that end us.
 struct Signals {
     term: Signal,
     interrupt: Signal,
-    hangup: Signal,
 }
 
 impl Signals {
     fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            term: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        Ok(Self { term: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     async fn end(&mut self) -> &'static str {

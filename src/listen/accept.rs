@@ -4,6 +4,7 @@
 //! before the event is durable (I7).
 
 use std::convert::Infallible;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +20,14 @@ use tower::{Service, ServiceBuilder};
 
 use super::body::{self, BodyFault, BodyLimits};
 use super::connection::{Connection, Counts};
+use super::group::Rules;
 use super::head::{self, Malformed};
 use super::reply::{self, Refused, Reply};
 use super::route::{Pattern, Router};
-use super::{KeyRule, Limits, Order, Settings, Source};
+use super::{Limits, Settings, Source};
 use crate::clock::Clock;
 use crate::driver::{Budget, Charge, Crowded, Handle, Rejection, Shed};
-use crate::event::{Event, EventId, Group, KEY_BYTES_MAX, KeySource, Lane, Missing, Mono, Wall};
+use crate::event::{Event, EventId, KeySource, Mono, Wall};
 use crate::key;
 use crate::metrics::SourceMetrics;
 use crate::verify;
@@ -52,7 +54,7 @@ const GONE_FOR: Duration = Duration::from_hours(1);
 struct Table {
     settings: Settings,
     router: Router,
-    sources: Vec<(Source, SourceMetrics)>,
+    sources: Vec<Served>,
     /// Paths of sources that were removed, and until when they are remembered.
     gone: Vec<(Pattern, Mono)>,
 }
@@ -78,7 +80,7 @@ impl Front {
     pub fn replace(&self, settings: Settings, sources: Vec<Source>) {
         let now = self.clock.now().mono;
         let mut table = self.table.write();
-        let removed = table.sources.iter().map(|(source, _)| &source.path);
+        let removed = table.sources.iter().map(|source| &source.path);
         let removed = removed.filter(|path| !sources.iter().any(|source| source.path.conflicts(path)));
         let gone = removed.map(|path| (path.clone(), now.plus(GONE_FOR)));
         let gone = table.gone.iter().filter(|(_, until)| *until > now).cloned().chain(gone).collect();
@@ -114,14 +116,11 @@ impl Front {
 impl Table {
     fn new(settings: Settings, sources: Vec<Source>, gone: Vec<(Pattern, Mono)>, handle: &Handle) -> Self {
         let router = Router::new(sources.iter().map(|source| &source.path));
-        let metrics = |source: &Source| handle.metrics().source(&source.name);
-        let sources = sources
-            .into_iter()
-            .map(|source| {
-                let metrics = metrics(&source);
-                (source, metrics)
-            })
-            .collect();
+        let served = |source: Source| {
+            let metrics = handle.metrics().source(&source.name);
+            Served { rules: Rules::of(&source), source, metrics }
+        };
+        let sources = sources.into_iter().map(served).collect();
         Self { settings, router, sources, gone }
     }
 
@@ -130,15 +129,29 @@ impl Table {
             let gone = Router::new(self.gone.iter().filter(|(_, until)| *until > now).map(|(path, _)| path));
             return Err(if gone.find(path).is_some() { Refused::Removed } else { Refused::UnknownPath });
         };
-        let (source, metrics) = self.sources.get(found.index).expect("the router was built from these sources");
-        Ok(Found { source, metrics, names: found.names })
+        let source = self.sources.get(found.index).expect("the router was built from these sources");
+        Ok(Found { source, names: found.names })
+    }
+}
+
+/// A source with what is made ready of it.
+struct Served {
+    source: Source,
+    rules: Rules,
+    metrics: SourceMetrics,
+}
+
+impl Deref for Served {
+    type Target = Source;
+
+    fn deref(&self) -> &Source {
+        &self.source
     }
 }
 
 /// The source of a request.
 struct Found<'t, 'p> {
-    source: &'t Source,
-    metrics: &'t SourceMetrics,
+    source: &'t Served,
     names: Vec<(&'t str, &'p str)>,
 }
 
@@ -212,7 +225,7 @@ async fn ingest(
         let verified = verify(&found, connection, parts, &body, received)?;
         connection.verified();
         head::clean(parts, connection.trusted);
-        Ok(group(front, &found, connection, parts, body.clone(), received, verified))
+        Ok(group(front, &found, connection, parts, body.clone(), received, &verified))
     };
     let event: Event = if body.len() > ASIDE_BYTES { tokio::task::block_in_place(decide)? } else { decide()? };
 
@@ -224,7 +237,7 @@ async fn ingest(
         Ok(Err(shed)) => return Err(Refused::Shed(shed)),
         Err(_elapsed) => return Err(Refused::Shed(Shed::TooSlow)),
     }
-    found.metrics.accepted();
+    source.metrics.accepted();
     Ok(reply::accepted(source, id))
 }
 
@@ -266,10 +279,10 @@ fn verify(
     };
     let verified = found.source.verifier.judge(&request, now).map_err(Refused::Unverified)?;
     if let Some(index) = verified.secret {
-        found.metrics.secret_matched(index);
+        found.source.metrics.secret_matched(index);
     }
     if let Some(skew) = verified.skew_s {
-        found.metrics.skew(skew);
+        found.source.metrics.skew(skew);
     }
     Ok(verified)
 }
@@ -282,37 +295,31 @@ fn group(
     parts: &Parts,
     body: Bytes,
     received: Wall,
-    verified: verify::Verified,
+    verified: &verify::Verified,
 ) -> Event {
     let source = found.source;
-    let input = key::Input {
+    let grouped = source.rules.find(&key::Input {
         headers: &parts.headers,
         path: parts.uri.path(),
         names: &found.names,
         query: parts.uri.query(),
         body: &body,
-    };
-    let (group, key_source) = fairness_key(source.key.as_ref(), &input);
-    match &key_source {
+    });
+    match &grouped.key_source {
         KeySource::Rule { .. } => {}
-        KeySource::Missing(missing) => found.metrics.fallback(Some(*missing)),
-        KeySource::NoRule => found.metrics.fallback(None),
+        KeySource::Missing(missing) => source.metrics.fallback(Some(*missing)),
+        KeySource::NoRule => source.metrics.fallback(None),
     }
-    let part = |rule: &key::Rule| rule.evaluate(&input).ok().map(|found| Group::of(&found.parts));
-    let text = |rule: &key::Rule| rule.evaluate(&input).ok().map(|found| found.parts.join("~").into_boxed_str());
     Event {
         id: front.new_id(received),
         received,
         source: Arc::clone(&source.name),
-        lane: Lane { group, inner: source.within.as_ref().and_then(part) },
-        key_source,
-        order: source.order.as_ref().and_then(|order| match order {
-            Order::Group => Some(Group::reserved("group")),
-            Order::Key(rule) => part(rule),
-        }),
-        verified: verified.label(),
-        provider_event_id: source.event_id.as_ref().and_then(text),
-        event_type: source.event_type.as_ref().and_then(text),
+        lane: grouped.lane,
+        key_source: grouped.key_source,
+        order: grouped.order,
+        verified: Arc::clone(verified.label()),
+        provider_event_id: grouped.event_id,
+        event_type: grouped.event_type,
         method: parts.method.clone(),
         target: target(parts).into(),
         forward: source.forward_path.as_deref().map(|path| forward(path, parts.uri.query())),
@@ -320,28 +327,6 @@ fn group(
         https: head::seen(parts, connection.tls, connection.trusted).https,
         headers: parts.headers.clone(),
         body,
-    }
-}
-
-/// The group of an event, and where its key came from.
-fn fairness_key(rule: Option<&KeyRule>, input: &key::Input<'_>) -> (Group, KeySource) {
-    let Some(key) = rule else { return (Group::fallback(), KeySource::NoRule) };
-    match key.rule.evaluate(input) {
-        Ok(found) => {
-            let namespace = key.namespace.iter().map(|name| &**name);
-            let parts: Vec<&str> = namespace.chain(found.parts.iter().map(String::as_str)).collect();
-            let bytes = parts.iter().map(|part| part.len() + 1).sum::<usize>() - 1;
-            if bytes > KEY_BYTES_MAX {
-                return (Group::fallback(), KeySource::Missing(Missing::TooLong));
-            }
-            (Group::of(&parts), KeySource::Rule { rule: found.rule, signed: key.signed })
-        }
-        // The provider gives the absence of a key a meaning of its own.
-        Err(Missing::Absent | Missing::Empty) if key.reserved.is_some() => {
-            let name = key.reserved.unwrap_or_default();
-            (Group::reserved(name), KeySource::Rule { rule: key.rule.text().into(), signed: key.signed })
-        }
-        Err(missing) => (Group::fallback(), KeySource::Missing(missing)),
     }
 }
 
@@ -365,8 +350,8 @@ fn record(
     body_bytes: usize,
 ) {
     match found {
-        Some(found) if refused.is_shed() => return found.metrics.shed(refused.reason()),
-        Some(found) => found.metrics.rejected(refused.reason()),
+        Some(found) if refused.is_shed() => return found.source.metrics.shed(refused.reason()),
+        Some(found) => found.source.metrics.rejected(refused.reason()),
         None => front.handle.metrics().rejected_without_source(refused.reason()),
     }
     let rejection = Rejection {

@@ -3,6 +3,7 @@
 mod accept;
 mod body;
 mod connection;
+mod group;
 mod head;
 mod reply;
 pub mod route;
