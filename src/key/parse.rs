@@ -7,12 +7,12 @@
 //! stage      = "lower" / "trim" / "sha256" / "json" "|" ( bare *segment / JSONPath )
 //! ```
 
-use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderName;
 
 use super::paths::Step;
+use super::text::canonical;
 use super::tree::JsonPath;
 
 /// Longest expression, in bytes. Nobody writes one; it bounds what a path may cost.
@@ -41,13 +41,13 @@ pub struct ParseError {
 pub(super) struct Expr {
     /// Its canonical text.
     pub(super) text: Arc<str>,
-    pub(super) place: Place,
+    pub(super) root: Root,
     pub(super) stages: Vec<Stage>,
 }
 
-/// Where a value stands in a request.
+/// Where in a request an expression begins.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum Root {
     Body(Route),
     Header(HeaderName),
     Query(Box<str>),
@@ -85,10 +85,12 @@ const STAGES: [&str; 4] = ["json", "lower", "trim", "sha256"];
 pub(super) fn expression(text: &str) -> Result<Expr, ParseError> {
     let mut parser = Parser { text, at: 0 };
     if text.len() > EXPRESSION_BYTES_MAX {
-        return Err(parser.error(0, format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes, this has {}", text.len())));
+        return Err(
+            parser.error(0, format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes, this has {}", text.len()))
+        );
     }
     parser.space();
-    let place = parser.place()?;
+    let root = parser.root()?;
     let mut stages = Vec::new();
     while parser.pipe()? {
         if stages.len() == STAGES_MAX {
@@ -96,7 +98,7 @@ pub(super) fn expression(text: &str) -> Result<Expr, ParseError> {
         }
         stages.push(parser.stage()?);
     }
-    Ok(Expr { text: canonical(&place, &stages).into(), place, stages })
+    Ok(Expr { text: canonical(&root, &stages).into(), root, stages })
 }
 
 struct Parser<'t> {
@@ -105,10 +107,10 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    fn place(&mut self) -> Result<Place, ParseError> {
+    fn root(&mut self) -> Result<Root, ParseError> {
         let start = self.at;
         if self.rest().starts_with('$') {
-            return self.json_path().map(Place::Body);
+            return self.json_path().map(Root::Body);
         }
         if let Some(text) = self.rest().strip_prefix("const:") {
             return self.constant(text);
@@ -123,7 +125,7 @@ impl<'t> Parser<'t> {
             return Err(self.expected(&format!("`.` and a name after `{root}`")));
         }
         if body {
-            return self.segments().map(|steps| Place::Body(Route::Dotted(steps)));
+            return self.segments().map(|steps| Root::Body(Route::Dotted(steps)));
         }
         let at = self.at;
         let name = self.word(|_| true);
@@ -132,26 +134,28 @@ impl<'t> Parser<'t> {
         }
         match root {
             "headers" => HeaderName::from_bytes(name.as_bytes())
-                .map(Place::Header)
+                .map(Root::Header)
                 .map_err(|_| self.error(at, format!("expected a header's name, found `{name}`"))),
-            "query" => Ok(Place::Query(name.into())),
+            "query" => Ok(Root::Query(name.into())),
             _ => self.path_segment(at, name),
         }
     }
 
-    fn path_segment(&self, at: usize, name: &str) -> Result<Place, ParseError> {
+    fn path_segment(&self, at: usize, name: &str) -> Result<Root, ParseError> {
         if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            let message = format!("expected the name of a {{name}} segment of the source's path, or a number from 0, found `{name}`");
+            let message = format!(
+                "expected the name of a {{name}} segment of the source's path, or a number from 0, found `{name}`"
+            );
             return Err(self.error(at, message));
         }
         if name.bytes().all(|b| b.is_ascii_digit()) {
             let index = name.parse().map_err(|_| self.error(at, format!("`{name}` is no segment of any path")))?;
-            return Ok(Place::Segment(index));
+            return Ok(Root::Segment(index));
         }
-        Ok(Place::Name(name.into()))
+        Ok(Root::Name(name.into()))
     }
 
-    fn constant(&mut self, text: &str) -> Result<Place, ParseError> {
+    fn constant(&mut self, text: &str) -> Result<Root, ParseError> {
         let start = self.text.len() - text.len();
         let value = text.trim();
         if value.is_empty() {
@@ -164,7 +168,7 @@ impl<'t> Parser<'t> {
             return Err(self.error(start, message));
         }
         self.at = self.text.len();
-        Ok(Place::Const(value.into()))
+        Ok(Root::Const(value.into()))
     }
 
     fn stage(&mut self) -> Result<Stage, ParseError> {
@@ -175,7 +179,9 @@ impl<'t> Parser<'t> {
             "sha256" => Stage::Transform(Transform::Sha256),
             "json" => {
                 if !self.pipe()? {
-                    return Err(self.expected("`| ` and a path into the inner document after `json`, like `json | team.id`"));
+                    return Err(
+                        self.expected("`| ` and a path into the inner document after `json`, like `json | team.id`")
+                    );
                 }
                 Stage::Json(if self.rest().starts_with('$') {
                     self.json_path()?
@@ -230,8 +236,9 @@ impl<'t> Parser<'t> {
         };
         let literal = self.rest().get(..end + 2).unwrap_or_default();
         self.at += literal.len();
-        serde_json::from_str(literal)
-            .map_err(|_| self.error(start, format!("expected a name in double quotes as JSON writes it, found {literal}")))
+        serde_json::from_str(literal).map_err(|_| {
+            self.error(start, format!("expected a name in double quotes as JSON writes it, found {literal}"))
+        })
     }
 
     /// Up to a `|` outside brackets, parentheses and strings.
@@ -252,12 +259,13 @@ impl<'t> Parser<'t> {
             }
             false
         });
-        let text = self.rest().get(..end.unwrap_or(self.rest().len())).unwrap_or_default();
+        let rest = self.rest();
+        let text = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
         self.at += text.len();
         let text = text.trim_end();
-        JsonPath::parse(text)
-            .map(|path| Route::JsonPath(Arc::new(path), text.into()))
-            .map_err(|why| self.error(start, format!("expected a JSONPath of RFC 9535, like `$[0].portalId`, found `{text}`: {why}")))
+        JsonPath::parse(text).map(|path| Route::JsonPath(Arc::new(path), text.into())).map_err(|why| {
+            self.error(start, format!("expected a JSONPath of RFC 9535, like `$[0].portalId`, found `{text}`: {why}"))
+        })
     }
 
     /// Whether another stage follows; takes the `|`.
@@ -300,7 +308,8 @@ impl<'t> Parser<'t> {
         if root.is_empty() {
             return self.expected("a place, like `body.shop_id` or `headers.x-shop-domain`");
         }
-        let mut message = "expected a place: `body.…`, `headers.…`, `query.…`, `path.…`, `const:…` or a JSONPath `$…`; ".to_owned();
+        let mut message =
+            "expected a place: `body.…`, `headers.…`, `query.…`, `path.…`, `const:…` or a JSONPath `$…`; ".to_owned();
         message.push_str(&format!("found `{root}`"));
         if let Some(near) = nearest(root, &ROOTS) {
             let rest = self.text.get(at + root.len()..).unwrap_or_default();
@@ -337,77 +346,7 @@ impl<'t> Parser<'t> {
 /// The known word that was probably meant.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word = word.to_lowercase();
-    let far = |k: &str| if word.starts_with(k) || k.starts_with(&word) { 1 } else { strsim::damerau_levenshtein(k, &word) };
+    let far =
+        |k: &str| if word.starts_with(k) || k.starts_with(&word) { 1 } else { strsim::damerau_levenshtein(k, &word) };
     known.iter().map(|k| (far(k), *k)).filter(|(far, k)| *far <= 2 && *far < k.len()).min().map(|(_, k)| k)
-}
-
-fn canonical(place: &Place, stages: &[Stage]) -> String {
-    let mut text = place.to_string();
-    for stage in stages {
-        text.push_str(" | ");
-        text.push_str(&stage.to_string());
-    }
-    text
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Body(Route::Dotted(steps)) => write!(f, "body.{}", Dotted(steps)),
-            Self::Body(route) => route.fmt(f),
-            Self::Header(name) => write!(f, "headers.{name}"),
-            Self::Query(name) => write!(f, "query.{name}"),
-            Self::Name(name) => write!(f, "path.{name}"),
-            Self::Segment(index) => write!(f, "path.{index}"),
-            Self::Const(text) => write!(f, "const:{text}"),
-        }
-    }
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Dotted(steps) => Dotted(steps).fmt(f),
-            Self::JsonPath(_, text) => f.write_str(text),
-        }
-    }
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Json(route) => write!(f, "json | {route}"),
-            Self::Transform(transform) => transform.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for Transform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lower => "lower",
-            Self::Trim => "trim",
-            Self::Sha256 => "sha256",
-        })
-    }
-}
-
-/// Segments with their dots; quoted where a plain name would be read otherwise.
-struct Dotted<'s>(&'s [Step]);
-
-impl fmt::Display for Dotted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, name) in self.0.iter().filter_map(Step::name).enumerate() {
-            if i > 0 {
-                f.write_str(".")?;
-            }
-            let odd = |c: char| matches!(c, '.' | '"' | '|' | '[' | ']' | '$') || c.is_whitespace() || c.is_control();
-            if name.is_empty() || name.contains(odd) {
-                f.write_str(&serde_json::to_string(name).map_err(|_| fmt::Error)?)?;
-            } else {
-                f.write_str(name)?;
-            }
-        }
-        Ok(())
-    }
 }
