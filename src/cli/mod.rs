@@ -1,5 +1,9 @@
 //! The command line.
 
+pub mod secret;
+pub mod send;
+pub mod verify;
+
 use std::process::ExitCode;
 
 /// Runs the command line of this process.
