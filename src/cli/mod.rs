@@ -4,6 +4,8 @@ pub mod secret;
 pub mod send;
 pub mod verify;
 
+pub mod check;
+
 use std::process::ExitCode;
 
 /// Runs the command line of this process.

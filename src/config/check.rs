@@ -34,6 +34,16 @@ impl<'a> Checker<'a> {
         Self { file, outside, path: String::new(), problems: Vec::new() }
     }
 
+    /// The file's name.
+    pub(super) fn file(&self) -> &'a str {
+        self.file
+    }
+
+    /// Reads a file only to see whether it can be.
+    pub(super) fn read_file(&self, path: &std::path::Path) -> std::io::Result<()> {
+        (self.outside.files)(path).map(|_| ())
+    }
+
     /// Checks the whole document.
     pub(super) fn root(&mut self, node: &Node) -> Slot {
         let value = match &node.is {
@@ -63,9 +73,9 @@ impl<'a> Checker<'a> {
 
     /// Whether something is wrong at `path` or below it, so that what follows from it need not be said.
     pub(super) fn is_broken(&self, path: &str) -> bool {
-        self.problems.iter().any(|p| {
-            p.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        })
+        self.problems
+            .iter()
+            .any(|p| p.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))
     }
 
     fn inside<T>(&mut self, step: &str, work: impl FnOnce(&mut Self) -> T) -> T {
@@ -94,7 +104,9 @@ impl<'a> Checker<'a> {
                 self.unknown(entry, map);
             } else if let Some(first) = given.get(entry.name.as_str()) {
                 let found = format!("given twice, first on line {}", first.place.line);
-                self.inside(&format!(".{}", entry.name), |c| c.problem(entry.place, &found).hint = Some("keep one".to_owned()));
+                self.inside(&format!(".{}", entry.name), |c| {
+                    c.problem(entry.place, &found).hint = Some("keep one".to_owned())
+                });
             } else {
                 given.insert(&entry.name, entry);
             }
@@ -230,7 +242,9 @@ impl<'a> Checker<'a> {
             });
             let Some((written, slot)) = written else { continue };
             if members.iter().any(|(name, _)| *name == written) {
-                self.inside(&format!(".{written}"), |c| c.problem(entry.place, "given twice").hint = Some("keep one".to_owned()));
+                self.inside(&format!(".{written}"), |c| {
+                    c.problem(entry.place, "given twice").hint = Some("keep one".to_owned())
+                });
             } else {
                 members.push((written, slot));
             }
@@ -250,11 +264,11 @@ impl<'a> Checker<'a> {
     fn key_part(&mut self, node: &Node, depth: usize) -> Option<Key> {
         match &node.is {
             Is::Scalar(text) => self.expand(node.place, text).map(Key::One),
-            Is::List(items) if depth > 0 && !items.is_empty() => {
-                self.key_parts(items, depth).map(Key::First)
-            }
+            Is::List(items) if depth > 0 && !items.is_empty() => self.key_parts(items, depth).map(Key::First),
             Is::Map(entries) if depth > 0 => match entries.as_slice() {
-                [Entry { name, value: Node { is: Is::List(items), .. }, .. }] if name == "join" && !items.is_empty() => {
+                [Entry { name, value: Node { is: Is::List(items), .. }, .. }]
+                    if name == "join" && !items.is_empty() =>
+                {
                     self.inside(".join", |c| c.key_parts(items, depth)).map(Key::Join)
                 }
                 _ => self.no_key(node),
@@ -296,9 +310,11 @@ impl<'a> Checker<'a> {
             Kind::Choice(words) => Err(nearest::hint(&text, words).unwrap_or_default()),
             Kind::Text(form) => (form.read)(&text).map(Value::Text),
             Kind::Provider if providers::is_known(&text) => Ok(Value::Text(text.clone())),
-            Kind::Provider => Err(nearest::hint(&text, &providers::names()).unwrap_or_default()),
+            Kind::Provider => Err(providers::hint(&text)),
             Kind::Secret(form) => return self.secret(node.place, &text, *form),
-            Kind::Map(_) | Kind::List(..) | Kind::Dict { .. } | Kind::Key | Kind::Order => return self.wrong_kind(node, kind),
+            Kind::Map(_) | Kind::List(..) | Kind::Dict { .. } | Kind::Key | Kind::Order => {
+                return self.wrong_kind(node, kind);
+            }
         };
         match read {
             Ok(value) => Some(value),
@@ -342,7 +358,8 @@ impl<'a> Checker<'a> {
             }
             Some((_, Ok(text))) => Some(Value::Secret(Secret::new(text))),
             None if text.is_empty() => {
-                self.problem(place, "the secret is empty").hint = Some("with an empty secret anybody can sign".to_owned());
+                self.problem(place, "the secret is empty").hint =
+                    Some("with an empty secret anybody can sign".to_owned());
                 None
             }
             None => Some(Value::Secret(Secret::new(text))),
@@ -418,7 +435,7 @@ pub(super) fn expected(kind: &Kind) -> String {
         Kind::Secret(form) => form.map_or("a secret: text, \"${NAME}\" or file:/path", |form| form.expected).to_owned(),
         Kind::Key => "a key expression such as body.account.id, a list of them, or { join: [a, b] }".to_owned(),
         Kind::Order => "group, or a key expression such as body.id".to_owned(),
-        Kind::Provider => "a provider's name, or one of hmac, token, bearer, basic, none".to_owned(),
+        Kind::Provider => "the name of a provider, or none".to_owned(),
     }
 }
 

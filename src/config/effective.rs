@@ -89,8 +89,36 @@ pub(super) fn line(value: &Value) -> String {
     }
 }
 
+/// A value for a program, secrets masked; durations, sizes and rates as they are written in the file.
+pub(super) fn json(value: &Value) -> serde_json::Value {
+    use serde_json::{Value as Json, json};
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(b) => json!(b),
+        Value::Int(n) | Value::Size(n) => json!(n),
+        Value::Number(n) => json!(n),
+        Value::Duration(d) => json!(scalar::show_duration(*d)),
+        Value::Rate(rate) => json!(rate.to_string()),
+        Value::Text(text) => json!(text),
+        Value::Secret(_) => json!(MASK),
+        Value::Key(key) => key_json(key),
+        Value::List(items) => items.iter().map(|item| json(&item.value)).collect(),
+        Value::Map(members) => {
+            Json::Object(members.iter().map(|(name, slot)| (name.clone(), json(&slot.value))).collect())
+        }
+    }
+}
+
+fn key_json(key: &Key) -> serde_json::Value {
+    match key {
+        Key::One(text) => serde_json::json!(text),
+        Key::First(parts) => parts.iter().map(key_json).collect(),
+        Key::Join(parts) => serde_json::json!({ "join": parts.iter().map(key_json).collect::<Vec<_>>() }),
+    }
+}
+
 /// A key rule as it is written.
-pub(super) fn key_line(key: &Key) -> String {
+fn key_line(key: &Key) -> String {
     match key {
         Key::One(text) => word(text),
         Key::First(parts) => format!("[{}]", joined(parts.iter().map(key_line))),
@@ -106,7 +134,11 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
 fn word(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'/' | b'+');
     let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/' || c == '.');
-    if begins && text.bytes().all(|b| plain(b) || b == b':') && !text.ends_with(':') && !matches!(text, "null" | "Null" | "NULL") {
+    if begins
+        && text.bytes().all(|b| plain(b) || b == b':')
+        && !text.ends_with(':')
+        && !matches!(text, "null" | "Null" | "NULL")
+    {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len() + 2);

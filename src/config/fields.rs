@@ -153,7 +153,12 @@ const WEIGHT: Kind = Kind::Number(0.01, 1_000.0);
 pub(super) static ROOT: Map = map(&[
     field("listen", PARTS, Kind::Map(&LISTEN), "The listener that senders reach."),
     field("admin", PARTS, Kind::Map(&ADMIN), "The listener for API, dashboard, metrics and health."),
-    field("upstream", PARTS, Kind::Map(&UPSTREAM), "The one receiver that events are delivered to; a plain URL is enough."),
+    field(
+        "upstream",
+        PARTS,
+        Kind::Map(&UPSTREAM),
+        "The one receiver that events are delivered to; a plain URL is enough.",
+    ),
     field("groups", PARTS, Kind::Map(&GROUPS), "Fairness between groups (tenants)."),
     field("sources", REQUIRED, Kind::List(&Kind::Map(&SOURCE), 1), "The inlets, at least one."),
     field("store", PARTS, Kind::Map(&STORE), "What survives a crash: embedded, or redis."),
@@ -161,15 +166,30 @@ pub(super) static ROOT: Map = map(&[
     field("replay", PARTS, Kind::Map(&REPLAY), "Delivering stored events once more."),
     field("log", PARTS, Kind::Map(&LOG), "The log on standard error."),
     field("otlp", NULL, Kind::Text(&text::URL), "Where traces go, e.g. http://127.0.0.1:4317."),
-    field("tenant_pages", PARTS, Kind::Map(&TENANT_PAGES), "Pages for tenants on a listener of their own, off unless set."),
+    field(
+        "tenant_pages",
+        PARTS,
+        Kind::Map(&TENANT_PAGES),
+        "Pages for tenants on a listener of their own, off unless set.",
+    ),
     field("alerts", PARTS, Kind::Map(&ALERTS), "What an operator is told."),
 ]);
 
 static LISTEN: Map = map(&[
-    field("address", is("0.0.0.0:8080"), Kind::Text(&text::ADDRESS), "Where to listen; an inherited socket (LISTEN_FDS) takes precedence."),
+    field(
+        "address",
+        is("0.0.0.0:8080"),
+        Kind::Text(&text::ADDRESS),
+        "Where to listen; an inherited socket (LISTEN_FDS) takes precedence.",
+    ),
     field("tls", NULL, Kind::Map(&TLS), "Serve TLS with these files; they are read again when they change."),
     field("h2c", is("false"), Kind::Bool, "Take HTTP/2 without TLS (prior knowledge)."),
-    field("trusted_proxies", is("[]"), Kind::List(&Kind::Text(&text::NETWORK), 0), "Networks whose X-Forwarded-* headers count."),
+    field(
+        "trusted_proxies",
+        is("[]"),
+        Kind::List(&Kind::Text(&text::NETWORK), 0),
+        "Networks whose X-Forwarded-* headers count.",
+    ),
     field("limits", PARTS, Kind::Map(&LIMITS), "What is too much, and too slow."),
     field("rejections", is("1000"), Kind::Int(0, 100_000), "Records of refused requests kept in memory, per source."),
 ]);
@@ -177,7 +197,12 @@ static LISTEN: Map = map(&[
 static TLS: Map = map(&[
     field("cert", REQUIRED, Kind::Text(&text::FILE), "The certificate chain, PEM."),
     field("key", REQUIRED, Kind::Text(&text::FILE), "Its private key, PEM."),
-    field("client_ca", NULL, Kind::Text(&text::FILE), "Certificates that may sign a client's, PEM; with it clients must show one."),
+    field(
+        "client_ca",
+        NULL,
+        Kind::Text(&text::FILE),
+        "Certificates that may sign a client's, PEM; with it clients must show one.",
+    ),
 ]);
 
 static LIMITS: Map = map(&[
@@ -185,32 +210,82 @@ static LIMITS: Map = map(&[
     // Less than 8 KiB is below what the HTTP parser itself works with.
     field("headers", is("64KiB"), Kind::Size(8 * KIB, MIB), "Bytes of a request's head."),
     field("connections", is("10000"), Kind::Int(1, 1_000_000), "Open connections."),
-    field("connections_per_ip", is("1000"), Kind::Int(1, 1_000_000), "Open connections of one address that had no verified request yet; trusted proxies are exempt."),
-    field("buffered", is("256MiB"), Kind::Size(MIB, TIB), "Bytes of all bodies in memory that are not stored yet; above 80 % large new ones get 503."),
+    field(
+        "connections_per_ip",
+        is("1000"),
+        Kind::Int(1, 1_000_000),
+        "Open connections of one address that had no verified request yet; trusted proxies are exempt.",
+    ),
+    field(
+        "buffered",
+        is("256MiB"),
+        Kind::Size(MIB, TIB),
+        "Bytes of all bodies in memory that are not stored yet; above 80 % large new ones get 503.",
+    ),
     field("header_timeout", is("10s"), time(1, HOUR), "For a whole head."),
-    field("body_timeout", is("30s"), time(1, HOUR), "For a whole body, which must also bring at least 1 KiB/s after 5 s."),
+    field(
+        "body_timeout",
+        is("30s"),
+        time(1, HOUR),
+        "For a whole body, which must also bring at least 1 KiB/s after 5 s.",
+    ),
     field("idle_timeout", is("75s"), time(1, DAY), "Between requests of one connection."),
-    field("answer_timeout", NULL, time(1, 10 * MINUTE), "How long a commit may take before the sender gets 503. Null: the provider's limit less half a second, else 4s."),
+    field(
+        "answer_timeout",
+        NULL,
+        time(1, 10 * MINUTE),
+        "How long a commit may take before the sender gets 503. Null: the provider's limit less half a second, else 4s.",
+    ),
 ]);
 
 static ADMIN: Map = map(&[
     field("address", is("127.0.0.1:8081"), Kind::Text(&text::ADDRESS), "Where to listen."),
-    field("hosts", is("[]"), Kind::List(&Kind::Text(&text::HOST), 0), "Names that the Host header may carry besides IP addresses and localhost."),
-    field("token", NULL, Kind::Secret(Some(&text::TOKEN)), "The bearer token. Null: made at first start and kept, readable by the owner alone, in the data directory."),
+    field(
+        "hosts",
+        is("[]"),
+        Kind::List(&Kind::Text(&text::HOST), 0),
+        "Names that the Host header may carry besides IP addresses and localhost.",
+    ),
+    field(
+        "token",
+        NULL,
+        Kind::Secret(Some(&text::TOKEN)),
+        "The bearer token. Null: made at first start and kept, readable by the owner alone, in the data directory.",
+    ),
     field("open_metrics", is("true"), Kind::Bool, "/metrics without the token, then without any group label."),
 ]);
 
 static UPSTREAM: Map = Map {
     fields: &[
         field("url", is("http://127.0.0.1:3000"), Kind::Text(&text::UPSTREAM_URL), "Where events are delivered to."),
-        field("urls", NULL, Kind::List(&Kind::Map(&WEIGHTED_URL), 1), "Several addresses of the same receiver, in place of url."),
+        field(
+            "urls",
+            NULL,
+            Kind::List(&Kind::Map(&WEIGHTED_URL), 1),
+            "Several addresses of the same receiver, in place of url.",
+        ),
         field("health", PARTS, Kind::Map(&HEALTH), "How the addresses of urls are watched."),
         field("concurrency", is("64"), SLOTS, "Slots: requests in flight at one time."),
         field("rate", NULL, Kind::Rate, "Requests per time, e.g. 500/s or 10000/m."),
         field("timeout", is("30s"), time(1, HOUR), "One deadline over name lookup, connect, head and body."),
-        field("idle", is("4s"), time(1, HOUR), "Idle connections are closed after this, before the usual 5 s of the other side."),
-        field("headers", is("{}"), Kind::Dict { name: &text::HEADER_NAME, value: &Kind::Secret(Some(&text::HEADER_VALUE)) }, "Header lines added to every attempt."),
-        field("signing_secret", NULL, Kind::Secret(None), "Adds Fairlane-Signature, which the libraries of Standard Webhooks verify."),
+        field(
+            "idle",
+            is("4s"),
+            time(1, HOUR),
+            "Idle connections are closed after this, before the usual 5 s of the other side.",
+        ),
+        field(
+            "headers",
+            is("{}"),
+            Kind::Dict { name: &text::HEADER_NAME, value: &Kind::Secret(Some(&text::HEADER_VALUE)) },
+            "Header lines added to every attempt.",
+        ),
+        field(
+            "signing_secret",
+            NULL,
+            Kind::Secret(None),
+            "Adds Fairlane-Signature, which the libraries of Standard Webhooks verify.",
+        ),
         field("breaker", PARTS, Kind::Map(&BREAKER), "When to hold back."),
         field("retry", PARTS, Kind::Map(&RETRY), "When to try again."),
     ],
@@ -233,8 +308,18 @@ static HEALTH: Map = map(&[
 ]);
 
 static BREAKER: Map = map(&[
-    field("upstream", PARTS, Kind::Map(&BREAKER_UPSTREAM), "For all groups: no answer (refused, reset, timeout, TLS, DNS) and every 5xx count."),
-    field("group", PARTS, Kind::Map(&BREAKER_GROUP), "For one group: failed attempts in a row count, 4xx answers do not."),
+    field(
+        "upstream",
+        PARTS,
+        Kind::Map(&BREAKER_UPSTREAM),
+        "For all groups: no answer (refused, reset, timeout, TLS, DNS) and every 5xx count.",
+    ),
+    field(
+        "group",
+        PARTS,
+        Kind::Map(&BREAKER_GROUP),
+        "For one group: failed attempts in a row count, 4xx answers do not.",
+    ),
 ]);
 
 static BREAKER_UPSTREAM: Map = map(&[
@@ -254,10 +339,30 @@ static BREAKER_GROUP: Map = map(&[
 ]);
 
 static RETRY: Map = map(&[
-    field("attempts", is("12"), Kind::Int(1, 1_000), "Attempts that may end in a 4xx other than 408, 425 and 429; all else counts only against max_age."),
-    field("max_age", is("3d"), time(SECOND, 365 * DAY), "From the first attempt, or from the replay; waiting in a lane ages nobody out."),
-    field("backoff", PARTS, Kind::Map(&BACKOFF), "After the n-th failure a uniform part of 0.5 to 1 of min(initial × factor^(n−1), max)."),
-    field("never", is("[410]"), Kind::List(&Kind::Int(100, 599), 0), "Statuses that go straight to the dead letters. 2xx is success and can never be retried."),
+    field(
+        "attempts",
+        is("12"),
+        Kind::Int(1, 1_000),
+        "Attempts that may end in a 4xx other than 408, 425 and 429; all else counts only against max_age.",
+    ),
+    field(
+        "max_age",
+        is("3d"),
+        time(SECOND, 365 * DAY),
+        "From the first attempt, or from the replay; waiting in a lane ages nobody out.",
+    ),
+    field(
+        "backoff",
+        PARTS,
+        Kind::Map(&BACKOFF),
+        "After the n-th failure a uniform part of 0.5 to 1 of min(initial × factor^(n−1), max).",
+    ),
+    field(
+        "never",
+        is("[410]"),
+        Kind::List(&Kind::Int(100, 599), 0),
+        "Statuses that go straight to the dead letters. 2xx is success and can never be retried.",
+    ),
     field("concurrency", NULL, SLOTS, "Slots that retries may hold together. Null: a quarter of all, at least 1."),
 ]);
 
@@ -271,14 +376,44 @@ static GROUPS: Map = map(&[
     field("key", NULL, Kind::Key, "The key of sources without one whose provider has no natural key."),
     field("defaults", PARTS, Kind::Map(&GROUP_DEFAULTS), "What holds for a group unless overrides says otherwise."),
     field("fallback", PARTS, Kind::Map(&FALLBACK), "The lane that all events without a key share."),
-    field("overrides", is("[]"), Kind::List(&Kind::Map(&OVERRIDE), 0), "Groups that differ; the first match counts, null takes the default."),
-    field("charge", is("time"), Kind::Choice(&["time", "events"]), "What a turn costs: the upstream's time, or 1 an event."),
-    field("burst", is("500ms"), time(0, HOUR), "Worker time that a quiet group is served ahead of the backlogged ones; ten events with charge: events."),
+    field(
+        "overrides",
+        is("[]"),
+        Kind::List(&Kind::Map(&OVERRIDE), 0),
+        "Groups that differ; the first match counts, null takes the default.",
+    ),
+    field(
+        "charge",
+        is("time"),
+        Kind::Choice(&["time", "events"]),
+        "What a turn costs: the upstream's time, or 1 an event.",
+    ),
+    field(
+        "burst",
+        is("500ms"),
+        time(0, HOUR),
+        "Worker time that a quiet group is served ahead of the backlogged ones; ten events with charge: events.",
+    ),
     field("slow", PARTS, Kind::Map(&SLOW), "Groups whose calls take long share a part of the slots."),
-    field("max_active", is("1000000"), Kind::Int(1, 100_000_000), "Lanes in memory; further groups share 64 overflow lanes."),
-    field("new_groups", NULL, Kind::Rate, "New groups a source, only for keys from unsigned parts and after 24 h of known traffic. Null: an alert alone."),
+    field(
+        "max_active",
+        is("1000000"),
+        Kind::Int(1, 100_000_000),
+        "Lanes in memory; further groups share 64 overflow lanes.",
+    ),
+    field(
+        "new_groups",
+        NULL,
+        Kind::Rate,
+        "New groups a source, only for keys from unsigned parts and after 24 h of known traffic. Null: an alert alone.",
+    ),
     field("shed", is("false"), Kind::Bool, "429 at ingest for a group that outgrows even its dedicated slots."),
-    field("dedicated", PARTS, Kind::Map(&DEDICATED), "Slots of its own for a group that keeps growing; off with max: 0."),
+    field(
+        "dedicated",
+        PARTS,
+        Kind::Map(&DEDICATED),
+        "Slots of its own for a group that keeps growing; off with max: 0.",
+    ),
 ]);
 
 static GROUP_DEFAULTS: Map = map(&[
@@ -318,19 +453,54 @@ static DEDICATED: Map = map(&[
 
 /// Fields of one source; `name` is what reload tells sources apart by.
 pub(super) static SOURCE: Map = map(&[
-    field("path", REQUIRED, Kind::Text(&text::PATTERN), "Exactly this path, with or without a trailing slash; /x/* takes /x and all below; /hooks/{store} names a segment."),
+    field(
+        "path",
+        REQUIRED,
+        Kind::Text(&text::PATTERN),
+        "Exactly this path, with or without a trailing slash; /x/* takes /x and all below; /hooks/{store} names a segment.",
+    ),
     field("name", NULL, Kind::Text(&text::NAME), "Its name in metrics, headers and lists. Null: the path."),
-    field("namespace", NULL, Kind::Text(&text::NAMESPACE), "Put before the group's key as a part of its own: gh~77. Presets whose natural key is a bare number bring one, for that key only."),
+    field(
+        "namespace",
+        NULL,
+        Kind::Text(&text::NAMESPACE),
+        "Put before the group's key as a part of its own: gh~77. Presets whose natural key is a bare number bring one, for that key only.",
+    ),
     field("methods", is("[POST]"), Kind::List(&Kind::Text(&text::METHOD), 1), "Methods it takes."),
     field("verify", REQUIRED, Kind::Map(&VERIFY), "Who may send to it; a plain value is the provider."),
     field("key", NULL, Kind::Key, "Whose an event is. Null: the provider's natural key, else groups.key."),
     field("within", NULL, Kind::Key, "Splits a group's lane, e.g. headers.x-shopify-topic."),
-    field("order", NULL, Kind::Order, "Events of a group with the same order key go one after another, e.g. body.id; group: all of them."),
-    field("order_max_hold", is("1h"), time(SECOND, 30 * DAY), "How long a failing event may hold its order key before it is dead-lettered."),
+    field(
+        "order",
+        NULL,
+        Kind::Order,
+        "Events of a group with the same order key go one after another, e.g. body.id; group: all of them.",
+    ),
+    field(
+        "order_max_hold",
+        is("1h"),
+        time(SECOND, 30 * DAY),
+        "How long a failing event may hold its order key before it is dead-lettered.",
+    ),
     field("dedupe", NULL, Kind::Map(&DEDUPE), "Keeps a sender's repeats from being delivered."),
-    field("forward_path", NULL, Kind::Text(&text::PATH), "Replaces the matched path towards the upstream. Null: the path is kept as it came."),
-    field("respond", is("accepted"), Kind::Choice(&["accepted", "upstream"]), "Answer at once, or hold the request and relay the upstream's answer."),
-    field("respond_timeout", NULL, time(1, HOUR), "For respond: upstream. Null: the provider's limit less half a second, else upstream.timeout."),
+    field(
+        "forward_path",
+        NULL,
+        Kind::Text(&text::PATH),
+        "Replaces the matched path towards the upstream. Null: the path is kept as it came.",
+    ),
+    field(
+        "respond",
+        is("accepted"),
+        Kind::Choice(&["accepted", "upstream"]),
+        "Answer at once, or hold the request and relay the upstream's answer.",
+    ),
+    field(
+        "respond_timeout",
+        NULL,
+        time(1, HOUR),
+        "For respond: upstream. Null: the provider's limit less half a second, else upstream.timeout.",
+    ),
     field("ack", PARTS, Kind::Map(&ACK), "The answer to an accepted request."),
     field("answers", PARTS, Kind::Map(&ANSWERS), "Statuses of refusals."),
 ]);
@@ -343,7 +513,12 @@ static DEDUPE: Map = map(&[
 static ACK: Map = map(&[
     field("status", is("200"), Kind::Int(200, 299), "Its status."),
     field("body", is("\"\""), Kind::Text(&text::ANY), "Its body."),
-    field("headers", is("{}"), Kind::Dict { name: &text::ANSWER_HEADER_NAME, value: &Kind::Text(&text::HEADER_VALUE) }, "Its header lines."),
+    field(
+        "headers",
+        is("{}"),
+        Kind::Dict { name: &text::ANSWER_HEADER_NAME, value: &Kind::Text(&text::HEADER_VALUE) },
+        "Its header lines.",
+    ),
 ]);
 
 const REFUSAL: Kind = Kind::Int(400, 599);
@@ -356,11 +531,31 @@ static ANSWERS: Map = map(&[
 
 static VERIFY: Map = Map {
     fields: &[
-        field("provider", NULL, Kind::Provider, "A provider by name (`fairlane providers` lists them), or none: anybody may send. One of provider, hmac, token, bearer, basic and none says how requests are verified."),
+        field(
+            "provider",
+            NULL,
+            Kind::Provider,
+            "A provider by name (`fairlane providers` lists them), or none: anybody may send. One of provider, hmac, token, bearer, basic and none says how requests are verified.",
+        ),
         field("secret", NULL, Kind::Map(&SECRET), "The one secret."),
-        field("secrets", is("[]"), Kind::List(&Kind::Map(&SECRET), 0), "Several, tried in order, in place of secret: the new one and the one it replaces."),
-        field("tolerance", NULL, time(SECOND, 30 * DAY), "How far a signed time may be from ours. Null: the provider's own, 300 s both ways where it names none."),
-        field("public_url", NULL, Kind::Text(&text::PUBLIC_URL), "Scheme, host, port and prefix as configured at the provider, for those that sign the URL."),
+        field(
+            "secrets",
+            is("[]"),
+            Kind::List(&Kind::Map(&SECRET), 0),
+            "Several, tried in order, in place of secret: the new one and the one it replaces.",
+        ),
+        field(
+            "tolerance",
+            NULL,
+            time(SECOND, 30 * DAY),
+            "How far a signed time may be from ours. Null: the provider's own, 300 s both ways where it names none.",
+        ),
+        field(
+            "public_url",
+            NULL,
+            Kind::Text(&text::PUBLIC_URL),
+            "Scheme, host, port and prefix as configured at the provider, for those that sign the URL.",
+        ),
         field("enforce", is("true"), Kind::Bool, "False: what fails is let through, marked, in the lane ~unverified."),
         field("hmac", NULL, Kind::Map(&HMAC), "A keyed hash over a text made of the request."),
         field("token", NULL, Kind::Map(&TOKEN), "A header that equals the secret."),
@@ -374,15 +569,39 @@ static VERIFY: Map = Map {
 
 static HMAC: Map = map(&[
     field("header", REQUIRED, Kind::Text(&text::HEADER), "The header that holds the signature."),
-    field("algorithm", is("sha256"), Kind::Choice(&["sha256", "sha1", "sha384", "sha512", "plain-sha256", "plain-sha1", "plain-sha384", "plain-sha512"]), "The hash; plain-…: no HMAC, the template holds {secret}."),
+    field(
+        "algorithm",
+        is("sha256"),
+        Kind::Choice(&[
+            "sha256",
+            "sha1",
+            "sha384",
+            "sha512",
+            "plain-sha256",
+            "plain-sha1",
+            "plain-sha384",
+            "plain-sha512",
+        ]),
+        "The hash; plain-…: no HMAC, the template holds {secret}.",
+    ),
     field("encoding", is("hex"), Kind::Choice(&["hex", "base64", "base64url"]), "How the signature is written."),
     field("prefix", NULL, Kind::Text(&text::SHORT), "What stands before each signature, e.g. \"sha256=\"."),
-    field("template", is("\"{body}\""), Kind::Text(&text::SHORT), "What is signed: {body} {ts} {id} {url} {method} {secret} {hdr:Name}; {{ and }} are braces."),
+    field(
+        "template",
+        is("\"{body}\""),
+        Kind::Text(&text::SHORT),
+        "What is signed: {body} {ts} {id} {url} {method} {secret} {hdr:Name}; {{ and }} are braces.",
+    ),
     field("key", is("text"), Kind::Choice(&["text", "hex", "base64", "whsec"]), "What the secret's text stands for."),
     field("separator", NULL, Kind::Text(&text::SHORT), "Any of its characters cuts the header into items."),
     field("pair", NULL, Kind::Text(&text::SHORT), "What stands between an item's name and its value."),
     field("take", is("[]"), Kind::List(&Kind::Text(&text::SHORT), 0), "The names of the items that are signatures."),
-    field("timestamp", NULL, Kind::Map(&TIMESTAMP), "The signed time: one of header, item and body says where it stands."),
+    field(
+        "timestamp",
+        NULL,
+        Kind::Map(&TIMESTAMP),
+        "The signed time: one of header, item and body says where it stands.",
+    ),
     field("id", NULL, Kind::Map(&SIGNED_ID), "The signed id, {id} in the template."),
 ]);
 
@@ -404,8 +623,12 @@ static TOKEN: Map = map(&[
 
 static BEARER: Map = map(&[]);
 
-static BASIC: Map =
-    map(&[field("user", NULL, Kind::Text(&text::SHORT), "The user, whose passwords the secrets are. Null: each secret is user:password.")]);
+static BASIC: Map = map(&[field(
+    "user",
+    NULL,
+    Kind::Text(&text::SHORT),
+    "The user, whose passwords the secrets are. Null: each secret is user:password.",
+)]);
 
 static SECRET: Map = Map {
     fields: &[
@@ -424,9 +647,19 @@ static STORE: Map = map(&[
 
 static EMBEDDED: Map = map(&[
     field("path", is("./fairlane-data"), Kind::Text(&text::FILE), "The data directory; made when it does not exist."),
-    field("durability", is("fsync"), Kind::Choice(&["fsync", "os"]), "Acknowledge after fdatasync, or from the page cache (os: a power cut loses events)."),
+    field(
+        "durability",
+        is("fsync"),
+        Kind::Choice(&["fsync", "os"]),
+        "Acknowledge after fdatasync, or from the page cache (os: a power cut loses events).",
+    ),
     field("max_bytes", NULL, Kind::Size(MIB, 1024 * TIB), "Bytes that the store may take. Null: what the disk has."),
-    field("min_free", is("2GiB"), Kind::Size(0, 1024 * TIB), "Free bytes below which new events get 503; history is given up at twice of it."),
+    field(
+        "min_free",
+        is("2GiB"),
+        Kind::Size(0, 1024 * TIB),
+        "Free bytes below which new events get 503; history is given up at twice of it.",
+    ),
 ]);
 
 static REDIS: Map = map(&[
@@ -434,7 +667,12 @@ static REDIS: Map = map(&[
     field("cluster", is("false"), Kind::Bool, "Whether it is a cluster."),
     field("namespace", is("fairlane"), Kind::Text(&text::NAME), "What all keys begin with."),
     field("shards", is("64"), Kind::Int(1, 65_535), "Slices of the groups that move between nodes; fixed for ever."),
-    field("ack", is("aof"), Kind::Text(&text::REDIS_ACK), "Acknowledge after aof (Redis 7.2 or later), replicas(n), or memory."),
+    field(
+        "ack",
+        is("aof"),
+        Kind::Text(&text::REDIS_ACK),
+        "Acknowledge after aof (Redis 7.2 or later), replicas(n), or memory.",
+    ),
     field("lease", is("10s"), time(SECOND, HOUR), "How long a node that is silent keeps its shards."),
     field("max_bytes", NULL, Kind::Size(MIB, 1024 * TIB), "Bytes that the store may take."),
     field("spool", is("./fairlane-spool"), Kind::Text(&text::FILE), "Where events go while Redis is away."),
@@ -449,7 +687,8 @@ static RETENTION: Map = map(&[
 static SHUTDOWN: Map =
     map(&[field("drain", is("10s"), time(0, HOUR), "How long requests and attempts in flight may take to finish.")]);
 
-static REPLAY: Map = map(&[field("share", is("0.1"), SHARE, "The share of a lane's turns that replays take at least.")]);
+static REPLAY: Map =
+    map(&[field("share", is("0.1"), SHARE, "The share of a lane's turns that replays take at least.")]);
 
 static LOG: Map = map(&[
     field("format", is("auto"), Kind::Choice(&["auto", "text", "json"]), "auto: text on a terminal, json elsewhere."),
@@ -463,10 +702,30 @@ static TENANT_PAGES: Map = map(&[
 ]);
 
 static ALERTS: Map = map(&[
-    field("webhook", NULL, Kind::Secret(Some(&text::URL)), "Where alerts are posted to as JSON; each is also a metric and a row on the dashboard."),
-    field("backlog_age", PARTS, Kind::Map(&BACKLOG_AGE), "Pages only on many groups; one old group is a ticket, named."),
-    field("fallback_share", is("0.05"), SHARE, "Of the events of sources that have a key rule, over at least 100 events."),
-    field("skew", PARTS, Kind::Map(&SKEW), "Between shards; one group with over half of the backlog is a ticket, named."),
+    field(
+        "webhook",
+        NULL,
+        Kind::Secret(Some(&text::URL)),
+        "Where alerts are posted to as JSON; each is also a metric and a row on the dashboard.",
+    ),
+    field(
+        "backlog_age",
+        PARTS,
+        Kind::Map(&BACKLOG_AGE),
+        "Pages only on many groups; one old group is a ticket, named.",
+    ),
+    field(
+        "fallback_share",
+        is("0.05"),
+        SHARE,
+        "Of the events of sources that have a key rule, over at least 100 events.",
+    ),
+    field(
+        "skew",
+        PARTS,
+        Kind::Map(&SKEW),
+        "Between shards; one group with over half of the backlog is a ticket, named.",
+    ),
 ]);
 
 static BACKLOG_AGE: Map = map(&[

@@ -8,7 +8,9 @@ const LIKENESS_MIN: f64 = 0.72;
 /// The nearest of `known`, as a hint.
 pub(super) fn hint(written: &str, known: &[&str]) -> Option<String> {
     let written = written.to_lowercase();
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&written, name).max(strsim::jaro_winkler(&written, name) - 0.1);
+    let likeness = |name: &str| {
+        strsim::normalized_damerau_levenshtein(&written, name).max(strsim::jaro_winkler(&written, name) - 0.1)
+    };
     let best = known.iter().map(|name| (likeness(name), name)).max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(likeness, _)| *likeness >= LIKENESS_MIN).map(|(_, name)| format!("did you mean {name:?}?"))
 }

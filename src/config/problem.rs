@@ -36,7 +36,14 @@ pub struct Problem {
 impl Problem {
     /// A problem that is complete with what was found.
     pub(super) fn new(file: &str, place: Place, path: &str, found: &str) -> Self {
-        Self { file: file.to_owned(), place, path: path.to_owned(), found: found.to_owned(), expected: None, hint: None }
+        Self {
+            file: file.to_owned(),
+            place,
+            path: path.to_owned(),
+            found: found.to_owned(),
+            expected: None,
+            hint: None,
+        }
     }
 
     /// The same with what was expected.

@@ -225,7 +225,9 @@ fn syntax(error: &serde_saphyr::Error, file: &str, text: &str) -> Problem {
                 None => problem,
             }
         }
-        E::UnknownAnchor { .. } => problem("an alias (*name) refers to an anchor (&name) that does not stand before it"),
+        E::UnknownAnchor { .. } => {
+            problem("an alias (*name) refers to an anchor (&name) that does not stand before it")
+        }
         E::RecursiveReferencesRequireWeakTypes { .. } => problem("an anchor holds an alias of itself"),
         E::MergeValueNotMapOrSeqOfMaps { .. } => problem("<< takes a map, or a list of maps"),
         E::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
@@ -234,10 +236,14 @@ fn syntax(error: &serde_saphyr::Error, file: &str, text: &str) -> Problem {
         E::AliasReplayLimitExceeded { .. } | E::AliasReplayStackDepthExceeded { .. } => {
             problem("aliases (*name) expand to more than a configuration may hold")
         }
-        E::Budget { breach: BudgetBreach::Depth { .. }, .. } => problem(&format!("nested deeper than {DEPTH_MAX} levels")),
+        E::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            problem(&format!("nested deeper than {DEPTH_MAX} levels"))
+        }
         E::Budget { .. } => problem("more values, or more aliases of them, than a configuration may hold"),
         E::AliasError { error, .. } => syntax(error, file, text),
-        _ => problem("a tag (!name), a name or a value that cannot stand here").expected("plain maps, lists and values"),
+        _ => {
+            problem("a tag (!name), a name or a value that cannot stand here").expected("plain maps, lists and values")
+        }
     }
 }
 
@@ -263,15 +269,38 @@ mod tests {
 
     /// The values of a map of scalars, as text.
     fn values(text: &str) -> Vec<String> {
-        let Is::Map(members) = parse(text, "f").unwrap_or_else(|p| panic!("{p}")).is else { panic!("not a map: {text}") };
+        let Is::Map(members) = parse(text, "f").unwrap_or_else(|p| panic!("{p}")).is else {
+            panic!("not a map: {text}")
+        };
         members.into_iter().map(|e| if let Is::Scalar(text) = e.value.is { text } else { "null".to_owned() }).collect()
     }
 
     #[test]
     fn a_scalar_stays_the_text_that_it_is() {
         let texts = [
-            "0x10", "1e3", "no", "010", "1e999", ".nan", "-.inf", "1_000", "0b11", "+12e3", "-0", "true", "1.10", "äöü 5",
-            "12345678901234567890123", "0o17", "yes", "12:30:45", "2026-01-01", "=", "$[0].id", "a#b", "é",
+            "0x10",
+            "1e3",
+            "no",
+            "010",
+            "1e999",
+            ".nan",
+            "-.inf",
+            "1_000",
+            "0b11",
+            "+12e3",
+            "-0",
+            "true",
+            "1.10",
+            "äöü 5",
+            "12345678901234567890123",
+            "0o17",
+            "yes",
+            "12:30:45",
+            "2026-01-01",
+            "=",
+            "$[0].id",
+            "a#b",
+            "é",
         ];
         for text in texts {
             assert_eq!(values(&format!("v: {text} # comment")), [text]);
@@ -300,7 +329,8 @@ mod tests {
         let root = parse("x: &x { a: 1, b: 2 }\ny: { <<: *x, a: 3 }", "f").unwrap_or_else(|p| panic!("{p}"));
         let Is::Map(members) = root.is else { panic!("not a map") };
         let Is::Map(y) = &members[1].value.is else { panic!("not a map") };
-        let texts: Vec<_> = y.iter().map(|e| (e.name.as_str(), matches!(&e.value.is, Is::Scalar(t) if t == "3"))).collect();
+        let texts: Vec<_> =
+            y.iter().map(|e| (e.name.as_str(), matches!(&e.value.is, Is::Scalar(t) if t == "3"))).collect();
         assert_eq!(texts, [("a", true), ("b", false)]);
     }
 

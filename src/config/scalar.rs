@@ -77,8 +77,13 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     let unit = if unit.is_empty() { "B" } else { unit };
     let factor = SIZE.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
     match (number.parse::<u64>(), factor) {
-        (Ok(number), Some(factor)) => number.checked_mul(factor).ok_or_else(|| "that is more than can be counted".to_owned()),
-        _ => Err("a whole number with a unit: KiB, MiB, GiB, TiB (1024) or KB, MB, GB, TB (1000), without blanks".to_owned()),
+        (Ok(number), Some(factor)) => {
+            number.checked_mul(factor).ok_or_else(|| "that is more than can be counted".to_owned())
+        }
+        _ => {
+            Err("a whole number with a unit: KiB, MiB, GiB, TiB (1024) or KB, MB, GB, TB (1000), without blanks"
+                .to_owned())
+        }
     }
 }
 
@@ -99,7 +104,8 @@ impl FromStr for Rate {
         let hint = || "a whole number of at least 1 and a unit of time: /s, /m, /h or /d".to_owned();
         let (events, unit) = text.split_once('/').ok_or_else(hint)?;
         let events = events.parse().ok().filter(|n| *n > 0).ok_or_else(hint)?;
-        let unit = TIME.iter().find(|(name, _)| *name == unit && ["s", "m", "h", "d"].contains(name)).ok_or_else(hint)?;
+        let unit =
+            TIME.iter().find(|(name, _)| *name == unit && ["s", "m", "h", "d"].contains(name)).ok_or_else(hint)?;
         Ok(Self { events, per: Duration::from_micros(unit.1) })
     }
 }

@@ -5,7 +5,6 @@
 use serde_json::{Map as Object, Value as Json, json};
 
 use super::check::expected;
-use super::effective;
 use super::fields::{Default, Field, Kind, Map, ROOT};
 use super::raw::{self, Is, Node};
 
@@ -53,7 +52,9 @@ fn plain(node: &Node, kind: &Kind) -> Json {
         (Is::List(items), Kind::List(of, _)) => items.iter().map(|item| plain(item, of)).collect(),
         (Is::List(_), _) => json!([]),
         (Is::Map(_), _) => json!({}),
-        (Is::Scalar(text), Kind::Bool | Kind::Int(..) | Kind::Number(..)) => text.parse().unwrap_or_else(|_| json!(text)),
+        (Is::Scalar(text), Kind::Bool | Kind::Int(..) | Kind::Number(..)) => {
+            text.parse().unwrap_or_else(|_| json!(text))
+        }
         (Is::Scalar(text), _) => json!(text),
     }
 }
@@ -77,8 +78,12 @@ fn kind(kind: &'static Kind) -> Json {
         Kind::Rate => pattern(r"^[1-9][0-9]*/[smhd]$|\$\{"),
         Kind::Choice(words) => or_variable(json!({ "enum": words })),
         // Text that looks like a number or a boolean is taken as it stands, quotes or not.
-        Kind::Text(_) | Kind::Secret(_) => json!({ "type": ["string", "number", "boolean"], "$comment": expected(kind) }),
-        Kind::Provider => json!({ "type": "string", "$comment": expected(kind), "examples": super::providers::names() }),
+        Kind::Text(_) | Kind::Secret(_) => {
+            json!({ "type": ["string", "number", "boolean"], "$comment": expected(kind) })
+        }
+        Kind::Provider => {
+            json!({ "type": "string", "$comment": expected(kind), "examples": super::providers::names() })
+        }
         Kind::Key | Kind::Order => key(),
     }
 }
@@ -133,9 +138,9 @@ fn collect(map: &'static Map, path: &str, all: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check;
     use super::super::fields::NOT_BUILT;
     use super::super::problem::Place;
+    use super::super::{check, effective};
     use super::*;
 
     #[test]

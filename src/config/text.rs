@@ -41,13 +41,16 @@ const OURS: [&str; 12] = [
 pub(super) static ADDRESS: Text =
     Text { expected: "an IP address and a port, e.g. 127.0.0.1:8080 or [::]:8080", read: address };
 /// A network, or one address.
-pub(super) static NETWORK: Text = Text { expected: "a network such as 10.0.0.0/8 or fd00::/8, or one address", read: network };
+pub(super) static NETWORK: Text =
+    Text { expected: "a network such as 10.0.0.0/8 or fd00::/8, or one address", read: network };
 /// A host name without port.
-pub(super) static HOST: Text = Text { expected: "a host name without scheme and port, e.g. hooks.example.com", read: host };
+pub(super) static HOST: Text =
+    Text { expected: "a host name without scheme and port, e.g. hooks.example.com", read: host };
 /// A bearer token.
 pub(super) static TOKEN: Text = Text { expected: "visible ASCII characters, at least 16 of them", read: token };
 /// A URL.
-pub(super) static URL: Text = Text { expected: "a URL such as http://127.0.0.1:4317", read: |t| url(t, &["http", "https"]) };
+pub(super) static URL: Text =
+    Text { expected: "a URL such as http://127.0.0.1:4317", read: |t| url(t, &["http", "https"]) };
 /// A Redis URL.
 pub(super) static REDIS_URL: Text =
     Text { expected: "a URL such as redis://127.0.0.1:6379", read: |t| url(t, &["redis", "rediss", "unix"]) };
@@ -62,8 +65,10 @@ pub(super) static FILE: Text = Text { expected: "the path of a file", read: file
 /// A path of a request.
 pub(super) static PATH: Text = Text { expected: "a path that begins with /, without ? and #", read: path };
 /// The paths of a source.
-pub(super) static PATTERN: Text =
-    Text { expected: "a path such as /webhooks/shopify, /hooks/{store} or /all/*", read: |t| Pattern::parse(t).map(|_| t.to_owned()) };
+pub(super) static PATTERN: Text = Text {
+    expected: "a path such as /webhooks/shopify, /hooks/{store} or /all/*",
+    read: |t| Pattern::parse(t).map(|_| t.to_owned()),
+};
 /// What names something of ours.
 pub(super) static NAME: Text = Text { expected: "a name of visible ASCII characters, at most 128", read: name };
 /// The first part of a group's name.
@@ -71,14 +76,19 @@ pub(super) static NAMESPACE: Text = Text { expected: "a short text, at most 64 b
 /// A request method.
 pub(super) static METHOD: Text = Text { expected: "a request method such as POST", read: method };
 /// A header line's name towards the upstream.
-pub(super) static HEADER_NAME: Text = Text { expected: "a header name such as x-team", read: |t| header_name(t, &["host", "date"]) };
+pub(super) static HEADER_NAME: Text =
+    Text { expected: "a header name such as x-team", read: |t| header_name(t, &["host", "date"]) };
 /// A header line's name towards the sender.
-pub(super) static ANSWER_HEADER_NAME: Text = Text { expected: "a header name such as x-team", read: |t| header_name(t, &[]) };
+pub(super) static ANSWER_HEADER_NAME: Text =
+    Text { expected: "a header name such as x-team", read: |t| header_name(t, &[]) };
 /// A header line's value.
-pub(super) static HEADER_VALUE: Text = Text { expected: "a header value: one line of visible ASCII characters and blanks", read: header_value };
+pub(super) static HEADER_VALUE: Text =
+    Text { expected: "a header value: one line of visible ASCII characters and blanks", read: header_value };
 /// A header line's name in what a sender brings.
-pub(super) static HEADER: Text =
-    Text { expected: "a header name such as x-signature", read: |t| HeaderName::from_str(t).map(|_| as_is(t)).map_err(|_| String::new()) };
+pub(super) static HEADER: Text = Text {
+    expected: "a header name such as x-signature",
+    read: |t| HeaderName::from_str(t).map(|_| as_is(t)).map_err(|_| String::new()),
+};
 /// Text of a line.
 pub(super) static SHORT: Text = Text { expected: "a short text, at most 1024 bytes", read: short };
 /// How far ahead a signed time may be.
@@ -87,10 +97,13 @@ pub(super) static FUTURE: Text = Text {
     read: |t| if t == "any" { Ok(as_is(t)) } else { super::scalar::duration(t).map(super::scalar::show_duration) },
 };
 /// A pattern of groups.
-pub(super) static GLOB: Text = Text { expected: "a pattern on the written form of groups, e.g. plus-*.myshopify.com or gh~77", read: glob };
+pub(super) static GLOB: Text =
+    Text { expected: "a pattern on the written form of groups, e.g. plus-*.myshopify.com or gh~77", read: glob };
 /// A moment.
-pub(super) static MOMENT: Text =
-    Text { expected: "a moment such as 2027-01-31T12:00:00Z, or a date such as 2027-01-31", read: |t| moment(t).map(|_| t.to_owned()) };
+pub(super) static MOMENT: Text = Text {
+    expected: "a moment such as 2027-01-31T12:00:00Z, or a date such as 2027-01-31",
+    read: |t| moment(t).map(|_| t.to_owned()),
+};
 /// When an append to Redis counts as done.
 pub(super) static REDIS_ACK: Text = Text { expected: "aof, memory or replicas(n)", read: redis_ack };
 /// Any text that fits an answer's body.
@@ -124,7 +137,8 @@ fn network(text: &str) -> Result<String, String> {
 }
 
 fn host(text: &str) -> Result<String, String> {
-    let fits = |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let fits =
+        |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if text.len() <= 253 && text.split('.').all(fits) { Ok(text.to_ascii_lowercase()) } else { Err(String::new()) }
 }
 
@@ -136,7 +150,9 @@ fn token(text: &str) -> Result<String, String> {
 fn url(text: &str, schemes: &[&str]) -> Result<String, String> {
     let scheme = text.split_once("://").map(|(scheme, rest)| (scheme, !rest.is_empty()));
     match scheme {
-        Some((scheme, true)) if schemes.contains(&scheme) && text.bytes().all(|b| b.is_ascii_graphic()) => Ok(as_is(text)),
+        Some((scheme, true)) if schemes.contains(&scheme) && text.bytes().all(|b| b.is_ascii_graphic()) => {
+            Ok(as_is(text))
+        }
         _ => Err(format!("it begins with {}://", schemes.join(":// or "))),
     }
 }
@@ -197,7 +213,11 @@ fn header_name(text: &str, allowed: &[&str]) -> Result<String, String> {
     let name = HeaderName::from_str(text).map_err(|_| String::new())?;
     let name = name.as_str();
     let ours = OURS.contains(&name) || name.starts_with("fairlane-") || name.starts_with("x-forwarded-");
-    if ours && !allowed.contains(&name) { Err(format!("{name} is set by Fairlane itself")) } else { Ok(name.to_owned()) }
+    if ours && !allowed.contains(&name) {
+        Err(format!("{name} is set by Fairlane itself"))
+    } else {
+        Ok(name.to_owned())
+    }
 }
 
 fn header_value(text: &str) -> Result<String, String> {
@@ -258,7 +278,8 @@ mod tests {
 
     #[test]
     fn addresses_are_literal() {
-        let bad = [("localhost:80", "127.0.0.1:80"), (":80", "0.0.0.0:80"), ("80", "0.0.0.0:80"), ("*:80", "0.0.0.0:80")];
+        let bad =
+            [("localhost:80", "127.0.0.1:80"), (":80", "0.0.0.0:80"), ("80", "0.0.0.0:80"), ("*:80", "0.0.0.0:80")];
         reads(&ADDRESS, &["0.0.0.0:8080", "[::1]:0"], &bad);
         reads(&ADDRESS, &[], &[("127.0.0.1", "port is missing"), ("127.0.0.1:99999", ""), ("a:b", ""), ("", "")]);
         assert_eq!((NETWORK.read)("10.1.2.3/8").as_deref(), Ok("10.0.0.0/8"));
@@ -287,7 +308,11 @@ mod tests {
 
     #[test]
     fn names_of_header_lines_leave_ours_alone() {
-        reads(&HEADER_NAME, &["X-Team", "host", "authorization"], &[("a b", ""), ("Content-Length", "itself"), ("Fairlane-X", "itself")]);
+        reads(
+            &HEADER_NAME,
+            &["X-Team", "host", "authorization"],
+            &[("a b", ""), ("Content-Length", "itself"), ("Fairlane-X", "itself")],
+        );
         reads(&ANSWER_HEADER_NAME, &["x-team", "content-type"], &[("Date", "itself")]);
         reads(&HEADER_VALUE, &["a b", ""], &[("a\nb", ""), ("é", "")]);
     }
@@ -295,8 +320,16 @@ mod tests {
     #[test]
     fn the_other_forms() {
         reads(&METHOD, &["POST", "PURGE"], &[("post", "POST"), ("CONNECT", "tunnel"), ("A B", "")]);
-        reads(&GLOB, &["*", "plus-*.myshopify.com", "gh~77", "a%20?"], &[("a b", "%20"), ("a/b", "%2F"), ("é", "%C3%A9"), ("", "every")]);
-        reads(&MOMENT, &["2027-01-31", "2027-01-31T12:00:00Z", "2027-01-31T12:00:00+02:00"], &[("31.1.2027", "T between"), ("1950-01-01", "1970")]);
+        reads(
+            &GLOB,
+            &["*", "plus-*.myshopify.com", "gh~77", "a%20?"],
+            &[("a b", "%20"), ("a/b", "%2F"), ("é", "%C3%A9"), ("", "every")],
+        );
+        reads(
+            &MOMENT,
+            &["2027-01-31", "2027-01-31T12:00:00Z", "2027-01-31T12:00:00+02:00"],
+            &[("31.1.2027", "T between"), ("1950-01-01", "1970")],
+        );
         reads(&HOST, &["a.example", "A"], &[("a:80", ""), ("http://a", ""), ("a..b", ""), ("", "")]);
         reads(&PATH, &["/a/b"], &[("a", "/a"), ("/a?b", ""), ("/a b", "")]);
         reads(&TOKEN, &["0123456789abcdef"], &[("short", "openssl"), ("0123456789abcde ", "")]);

@@ -225,7 +225,9 @@ impl Shape {
         match spec {
             RuleSpec::Expr(text) => parse::expression(text).map(Self::Expr),
             RuleSpec::First(rules) if rules.is_empty() => refused("[]", "a list needs at least one expression"),
-            RuleSpec::Join(rules) if rules.is_empty() => refused("{ join: [] }", "a join needs at least one expression"),
+            RuleSpec::Join(rules) if rules.is_empty() => {
+                refused("{ join: [] }", "a join needs at least one expression")
+            }
             RuleSpec::First(rules) => {
                 let rules: Vec<_> = rules.iter().map(|r| Self::read(r, within)).collect::<Result<_, _>>()?;
                 Ok(Self::First(format!("[{}]", texts(&rules)).into(), rules))

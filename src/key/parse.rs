@@ -85,7 +85,9 @@ const STAGES: [&str; 4] = ["json", "lower", "trim", "sha256"];
 pub(super) fn expression(text: &str) -> Result<Expr, ParseError> {
     let mut parser = Parser { text, at: 0 };
     if text.len() > EXPRESSION_BYTES_MAX {
-        return Err(parser.error(0, format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes, this has {}", text.len())));
+        return Err(
+            parser.error(0, format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes, this has {}", text.len()))
+        );
     }
     parser.space();
     let place = parser.place()?;
@@ -141,7 +143,9 @@ impl<'t> Parser<'t> {
 
     fn path_segment(&self, at: usize, name: &str) -> Result<Place, ParseError> {
         if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            let message = format!("expected the name of a {{name}} segment of the source's path, or a number from 0, found `{name}`");
+            let message = format!(
+                "expected the name of a {{name}} segment of the source's path, or a number from 0, found `{name}`"
+            );
             return Err(self.error(at, message));
         }
         if name.bytes().all(|b| b.is_ascii_digit()) {
@@ -175,7 +179,9 @@ impl<'t> Parser<'t> {
             "sha256" => Stage::Transform(Transform::Sha256),
             "json" => {
                 if !self.pipe()? {
-                    return Err(self.expected("`| ` and a path into the inner document after `json`, like `json | team.id`"));
+                    return Err(
+                        self.expected("`| ` and a path into the inner document after `json`, like `json | team.id`")
+                    );
                 }
                 Stage::Json(if self.rest().starts_with('$') {
                     self.json_path()?
@@ -230,8 +236,9 @@ impl<'t> Parser<'t> {
         };
         let literal = self.rest().get(..end + 2).unwrap_or_default();
         self.at += literal.len();
-        serde_json::from_str(literal)
-            .map_err(|_| self.error(start, format!("expected a name in double quotes as JSON writes it, found {literal}")))
+        serde_json::from_str(literal).map_err(|_| {
+            self.error(start, format!("expected a name in double quotes as JSON writes it, found {literal}"))
+        })
     }
 
     /// Up to a `|` outside brackets, parentheses and strings.
@@ -255,9 +262,9 @@ impl<'t> Parser<'t> {
         let text = self.rest().get(..end.unwrap_or(self.rest().len())).unwrap_or_default();
         self.at += text.len();
         let text = text.trim_end();
-        JsonPath::parse(text)
-            .map(|path| Route::JsonPath(Arc::new(path), text.into()))
-            .map_err(|why| self.error(start, format!("expected a JSONPath of RFC 9535, like `$[0].portalId`, found `{text}`: {why}")))
+        JsonPath::parse(text).map(|path| Route::JsonPath(Arc::new(path), text.into())).map_err(|why| {
+            self.error(start, format!("expected a JSONPath of RFC 9535, like `$[0].portalId`, found `{text}`: {why}"))
+        })
     }
 
     /// Whether another stage follows; takes the `|`.
@@ -300,7 +307,8 @@ impl<'t> Parser<'t> {
         if root.is_empty() {
             return self.expected("a place, like `body.shop_id` or `headers.x-shop-domain`");
         }
-        let mut message = "expected a place: `body.…`, `headers.…`, `query.…`, `path.…`, `const:…` or a JSONPath `$…`; ".to_owned();
+        let mut message =
+            "expected a place: `body.…`, `headers.…`, `query.…`, `path.…`, `const:…` or a JSONPath `$…`; ".to_owned();
         message.push_str(&format!("found `{root}`"));
         if let Some(near) = nearest(root, &ROOTS) {
             let rest = self.text.get(at + root.len()..).unwrap_or_default();
@@ -337,7 +345,8 @@ impl<'t> Parser<'t> {
 /// The known word that was probably meant.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word = word.to_lowercase();
-    let far = |k: &str| if word.starts_with(k) || k.starts_with(&word) { 1 } else { strsim::damerau_levenshtein(k, &word) };
+    let far =
+        |k: &str| if word.starts_with(k) || k.starts_with(&word) { 1 } else { strsim::damerau_levenshtein(k, &word) };
     known.iter().map(|k| (far(k), *k)).filter(|(far, k)| *far <= 2 && *far < k.len()).min().map(|(_, k)| k)
 }
 
