@@ -66,7 +66,13 @@ impl Load {
     }
 }
 
-fn send(address: std::net::SocketAddr, number: usize, keep_alive: bool, ending: &AtomicBool, answered: &AtomicUsize) -> Sent {
+fn send(
+    address: std::net::SocketAddr,
+    number: usize,
+    keep_alive: bool,
+    ending: &AtomicBool,
+    answered: &AtomicUsize,
+) -> Sent {
     let mut sent = Sent::default();
     let mut client: Option<Client> = None;
     for count in 0.. {

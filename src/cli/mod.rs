@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub use check::CONFIG;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
@@ -21,9 +22,6 @@ pub const FAILED: u8 = 1;
 
 /// The command line is wrong (sysexits `EX_USAGE`).
 pub const USAGE: u8 = 64;
-
-/// The configuration is wrong (sysexits `EX_CONFIG`).
-pub const CONFIG: u8 = 78;
 
 /// A self-hosted webhook gateway that is fair between tenants.
 #[derive(Debug, Parser)]
@@ -91,7 +89,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(match cli.command {
         Command::Run(run) => run::run(run),
         Command::Check { config, json } => check::run(&config.path, json),
-        Command::Schema => print(crate::config::schema().as_bytes()),
+        Command::Schema => print(format!("{:#}\n", crate::config::schema()).as_bytes()),
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
         Command::Doctor { store, json } => doctor::run(&store, json),
@@ -111,7 +109,9 @@ fn usage(error: &clap::Error) -> ExitCode {
 fn print(text: &[u8]) -> u8 {
     let mut out = std::io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => complain(&format!("cannot write: {error}"), FAILED),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            complain(&format!("cannot write: {error}"), FAILED)
+        }
         _ => 0,
     }
 }

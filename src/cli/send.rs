@@ -144,12 +144,15 @@ fn post(arguments: &Arguments) -> Result<Answer, Refused> {
     let failed = |error: &dyn std::fmt::Display| Refused::Failed(error.to_string());
     let place = arguments.secret.as_deref().map(Place::parse).transpose().map_err(|e| usage(&e))?;
     if place == Some(Place::Stdin) && arguments.body.is_none() {
-        return Err(Refused::Usage("standard input cannot be the secret and the body: name the body with --body FILE".into()));
+        return Err(Refused::Usage(
+            "standard input cannot be the secret and the body: name the body with --body FILE".into(),
+        ));
     }
     let environment = |name: &str| std::env::var(name).ok();
     let secret = place.map(|place| place.read(environment, std::io::stdin())).transpose().map_err(|e| failed(&e))?;
     let secrets = secret.map(SecretSpec::new).into_iter().collect();
-    let signer = Verifier::new(Spec::new(Choice::Preset(arguments.provider.clone()), secrets)).map_err(|e| usage(&e))?;
+    let signer =
+        Verifier::new(Spec::new(Choice::Preset(arguments.provider.clone()), secrets)).map_err(|e| usage(&e))?;
     let now = SystemClock.now().wall;
     let event = Event {
         signer: &signer,
@@ -227,7 +230,7 @@ fn signed(event: Event<'_>) -> Result<http::Request<Full<Bytes>>, SendError> {
         id: event.id,
     };
     event.signer.sign(&outgoing, &mut headers)?;
-    headers.entry(http::header::CONTENT_TYPE).or_insert(http::HeaderValue::from_static("application/json"));
+    headers.entry(http::header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let mut request = http::Request::new(Full::new(event.body));
     *request.uri_mut() = own_url.parse().map_err(|_| SendError::Address(own_url))?;
     *request.method_mut() = event.method;

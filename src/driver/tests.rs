@@ -115,10 +115,9 @@ async fn a_batch_is_bounded_in_bytes_and_a_larger_event_goes_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_batch_is_told_as_what_it_is_and_the_next_one_goes_on() {
     let w = world();
-    for (error, shed) in [
-        (Error::Full("no space".into()), Shed::Full),
-        (Error::Unavailable("away".into()), Shed::Unavailable),
-    ] {
+    for (error, shed) in
+        [(Error::Full("no space".into()), Shed::Full), (Error::Unavailable("away".into()), Shed::Unavailable)]
+    {
         w.memory.fail_next(Call::Append, error);
         assert_eq!(w.submit(1, 1).await.unwrap(), Err(shed));
     }

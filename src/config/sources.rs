@@ -1,0 +1,399 @@
+//! Sources: who may send, whose an event is, what is answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::build::{Builder, parsed};
+use super::scalar;
+use super::value::{Key, Slot, quoted};
+use crate::event::Wall;
+use crate::key::{self, Rule, RuleSpec};
+use crate::listen::route::Pattern;
+use crate::listen::{self, Ack, Answers, KeyRule, Order};
+use crate::verify::generic::{Future, HmacSpec, PlaceSpec, TimestampSpec};
+use crate::verify::{Choice, GenericSpec, Preset, SecretSpec, Spec, SpecError, Verifier};
+
+/// How long a commit may take where the provider states no limit: the shortest stated ones are 3 to 5 s.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
+/// What the way back to the provider may take out of its limit.
+const ANSWER_WAY: Duration = Duration::from_millis(500);
+
+/// How a source may say who sends.
+const SCHEMES: [&str; 6] = ["provider", "hmac", "token", "bearer", "basic", "none"];
+
+/// The rule of `groups.key`, where it is read.
+struct Common<'s> {
+    key: Option<(Rule, &'s Slot)>,
+    answer_timeout: Option<Duration>,
+}
+
+impl Builder<'_, '_> {
+    /// All sources that can be made; problems keep the others from being so.
+    pub(super) fn sources(&mut self, root: &Slot) -> Vec<listen::Source> {
+        let list = root.at("sources").items();
+        self.distinct(list);
+        let key = root.at("groups").at("key");
+        let common = Common {
+            key: self.rule("groups.key", key).map(|rule| (rule, key)),
+            answer_timeout: root.at("listen").at("limits").at("answer_timeout").maybe(),
+        };
+        list.iter().enumerate().filter_map(|(i, slot)| self.source(&format!("sources[{i}]"), slot, &common)).collect()
+    }
+
+    /// Names tell sources apart, and one path leads to one source.
+    fn distinct(&mut self, list: &[Slot]) {
+        for (i, source) in list.iter().enumerate() {
+            let earlier = list.get(..i).unwrap_or_default();
+            if let Some(name) = name(source)
+                && let Some(first) = earlier.iter().position(|other| self::name(other).as_ref() == Some(&name))
+                && source.at("name").given
+            {
+                let found = format!("{} is the name of sources[{first}] already", quoted(&name));
+                self.checker.problem_at(&format!("sources[{i}].name"), source.at("name").place, &found).expected =
+                    Some("a name of its own".to_owned());
+            }
+            let Some(path) = pattern(source) else { continue };
+            let clash = |other: &Slot| pattern(other).is_some_and(|other| other.conflicts(&path));
+            if let Some(first) = earlier.iter().position(clash) {
+                let found = format!("{} takes the same requests as sources[{first}]", quoted(path.as_str()));
+                self.checker.problem_at(&format!("sources[{i}].path"), source.at("path").place, &found).hint =
+                    Some("neither would come first".to_owned());
+            }
+        }
+    }
+
+    fn source(&mut self, path: &str, slot: &Slot, common: &Common<'_>) -> Option<listen::Source> {
+        let pattern = pattern(slot);
+        let verifier = self.verifier(&format!("{path}.verify"), slot.at("verify"));
+        let own_key = self.rule(&format!("{path}.key"), slot.at("key"));
+        let within = self.rule(&format!("{path}.within"), slot.at("within"));
+        let order = self.order(&format!("{path}.order"), slot.at("order"));
+        let ack = self.ack(&format!("{path}.ack"), slot.at("ack"));
+        if let Some(pattern) = &pattern {
+            let ordered = if let Some(Order::Key(rule)) = &order { Some(rule) } else { None };
+            for (name, rule) in [("key", own_key.as_ref()), ("within", within.as_ref()), ("order", ordered)] {
+                self.path_names(&format!("{path}.{name}"), slot.at(name), rule, pattern);
+            }
+        }
+        let (pattern, verifier) = (pattern?, verifier?);
+        let preset = verifier.preset();
+        let name = name(slot)?;
+        self.meaning(&format!("{path}.name"), &name);
+        let key = self.key(path, slot, own_key, &verifier, &pattern, common);
+        Some(listen::Source {
+            name: name.into(),
+            path: pattern,
+            methods: slot.at("methods").items().iter().map(parsed).collect(),
+            key,
+            within,
+            order,
+            event_id: preset.and_then(|p| p.event_id).and_then(stated).or_else(|| signed_id(slot.at("verify"))),
+            event_type: preset.and_then(|p| p.event_type).and_then(stated),
+            forward_path: slot.at("forward_path").maybe::<String>().map(Into::into),
+            answer_timeout: answer_timeout(preset, common),
+            ack,
+            answers: answers(slot.at("answers")),
+            verifier: Arc::new(verifier),
+        })
+    }
+
+    /// Precedence: the source's own, the provider's natural key, `groups.key`, none.
+    fn key(
+        &mut self,
+        path: &str,
+        slot: &Slot,
+        own: Option<Rule>,
+        verifier: &Verifier,
+        pattern: &Pattern,
+        common: &Common<'_>,
+    ) -> Option<KeyRule> {
+        let field = format!("{path}.key");
+        let own_namespace = slot.at("namespace").maybe::<String>().map(Arc::from);
+        let covered = verifier.scheme().covers_body();
+        if let Some(rule) = own {
+            let signed = covered && rule.body_only();
+            self.about_key(&field, rule.text(), signed, verifier);
+            return Some(KeyRule { rule, namespace: own_namespace, reserved: None, signed });
+        }
+        if self.checker.is_broken(&field) {
+            return None;
+        }
+        if let Some((preset, rule)) = verifier.preset().and_then(|preset| Some((preset, natural_key(preset)?))) {
+            self.meaning(&field, format!("{}, {}'s own", rule.text(), preset.title));
+            self.about_key(&field, rule.text(), preset.key_signed, verifier);
+            let namespace = own_namespace.or_else(|| preset.namespace.map(Arc::from));
+            if let (true, Some(namespace)) = (slot.at("namespace").is_null(), &namespace) {
+                self.meaning(&format!("{path}.namespace"), format!("{namespace}, {}'s own", preset.title));
+            }
+            return Some(KeyRule { rule, namespace, reserved: preset.reserved_lane, signed: preset.key_signed });
+        }
+        let Some((rule, place)) = &common.key else {
+            self.meaning(&field, "none");
+            self.note(&field, "no key rule applies: all events of this source share the fallback lane");
+            return None;
+        };
+        self.path_names("groups.key", place, Some(rule), pattern);
+        self.meaning(&field, format!("{}, from groups.key", rule.text()));
+        let signed = covered && rule.body_only();
+        self.about_key(&field, rule.text(), signed, verifier);
+        Some(KeyRule { rule: rule.clone(), namespace: own_namespace, reserved: None, signed })
+    }
+
+    fn about_key(&mut self, field: &str, rule: &str, signed: bool, verifier: &Verifier) {
+        if !signed && verifier.secret_count() > 0 {
+            let text = format!(
+                "{rule} is not covered by the signature: whoever holds one genuine request can send it for another group"
+            );
+            self.note(field, text);
+        }
+    }
+
+    /// A rule from its text; `None` for null, and where it has a problem.
+    fn rule(&mut self, path: &str, slot: &Slot) -> Option<Rule> {
+        let key: Key = slot.maybe()?;
+        match Rule::parse(&spec(&key)) {
+            Ok(rule) => Some(rule),
+            Err(error) => {
+                let found =
+                    format!("{} at character {}: {}", quoted(&error.expression), characters(&error), error.message);
+                self.checker.problem_at(path, slot.place, &found);
+                None
+            }
+        }
+    }
+
+    fn order(&mut self, path: &str, slot: &Slot) -> Option<Order> {
+        if slot.maybe::<String>().is_some() { Some(Order::Group) } else { self.rule(path, slot).map(Order::Key) }
+    }
+
+    /// `path.name` needs a `{name}` in the source's path.
+    fn path_names(&mut self, path: &str, slot: &Slot, rule: Option<&Rule>, pattern: &Pattern) {
+        for name in rule.map(Rule::path_names).unwrap_or_default() {
+            if !pattern.names().any(|known| known == name) {
+                let found = format!("path.{name}: the path {} has no segment {{{name}}}", quoted(pattern.as_str()));
+                let names: Vec<&str> = pattern.names().collect();
+                let problem = self.checker.problem_at(path, slot.place, &found);
+                problem.expected = (!names.is_empty()).then(|| format!("one of {}", names.join(", ")));
+                problem.hint = Some("name the segment in the source's path".to_owned());
+            }
+        }
+    }
+
+    /// Who may send; `None` where there is a problem.
+    fn verifier(&mut self, path: &str, slot: &Slot) -> Option<Verifier> {
+        if slot.is_null() || self.checker.is_broken(path) {
+            return None;
+        }
+        let choice = self.choice(path, slot)?;
+        let secrets = self.secrets(path, slot)?;
+        self.about_secrets(path, &choice, &secrets);
+        let spec = Spec {
+            choice,
+            secrets,
+            tolerance: slot.at("tolerance").maybe(),
+            public_url: slot.at("public_url").maybe(),
+            enforce: slot.at("enforce").get(),
+        };
+        match Verifier::new(spec) {
+            Ok(verifier) => {
+                self.about_verifier(path, slot, &verifier);
+                Some(verifier)
+            }
+            Err(error) => {
+                self.spec_error(path, slot, &error);
+                None
+            }
+        }
+    }
+
+    /// Exactly one of the ways to say how senders sign.
+    fn choice(&mut self, path: &str, slot: &Slot) -> Option<Choice> {
+        let chosen: Vec<&str> = SCHEMES
+            .into_iter()
+            .filter(|name| !slot.at(name).is_null() && slot.at(name).maybe::<bool>() != Some(false))
+            .collect();
+        let [one] = chosen.as_slice() else {
+            let found = if chosen.is_empty() {
+                "does not say who may send".to_owned()
+            } else {
+                format!("says in {} ways who may send: {}", chosen.len(), chosen.join(", "))
+            };
+            let problem = self.checker.problem_at(path, slot.place, &found);
+            problem.expected = Some(format!("one of {}", SCHEMES.join(", ")));
+            problem.hint = Some("provider: none where anybody may".to_owned());
+            return None;
+        };
+        let detail = slot.at(one);
+        let spec = match *one {
+            "provider" => return Some(Choice::Preset(detail.get())),
+            "hmac" => GenericSpec::Hmac(Box::new(self.hmac(&format!("{path}.hmac"), detail)?)),
+            "token" => GenericSpec::Token { header: detail.at("header").get(), prefix: detail.at("prefix").get() },
+            "bearer" => GenericSpec::Bearer,
+            "basic" => GenericSpec::Basic { user: detail.at("user").maybe() },
+            _ => GenericSpec::None,
+        };
+        match spec.compile() {
+            Ok(scheme) => Some(Choice::Scheme(scheme)),
+            Err(error) => {
+                self.spec_error(path, slot, &error);
+                None
+            }
+        }
+    }
+
+    fn hmac(&mut self, path: &str, slot: &Slot) -> Option<HmacSpec> {
+        let timestamp = slot.at("timestamp");
+        let timestamp =
+            if timestamp.is_null() { None } else { Some(self.timestamp(&format!("{path}.timestamp"), timestamp)?) };
+        Some(HmacSpec {
+            header: slot.at("header").get(),
+            algorithm: slot.at("algorithm").maybe(),
+            encoding: slot.at("encoding").maybe(),
+            prefix: slot.at("prefix").maybe(),
+            template: slot.at("template").maybe(),
+            key: slot.at("key").maybe(),
+            separator: slot.at("separator").maybe(),
+            pair: slot.at("pair").maybe(),
+            take: slot.at("take").items().iter().map(Slot::get).collect(),
+            timestamp,
+            id: slot.at("id").at("header").maybe(),
+        })
+    }
+
+    fn timestamp(&mut self, path: &str, slot: &Slot) -> Option<TimestampSpec> {
+        let at = |name: &str| slot.at(name).maybe::<String>();
+        let place = match (at("header"), at("item"), at("body")) {
+            (Some(name), None, None) => PlaceSpec::Header(name),
+            (None, Some(name), None) => PlaceSpec::Item(name),
+            (None, None, Some(place)) => PlaceSpec::Body(place),
+            _ => {
+                self.checker.problem_at(path, slot.place, "where the time stands is not said once").expected =
+                    Some("exactly one of header, item, body".to_owned());
+                return None;
+            }
+        };
+        let future = at("future").map(|text| match scalar::duration(&text) {
+            Ok(span) => Future::Within(span),
+            Err(_) => Future::Any,
+        });
+        Some(TimestampSpec { place, unit: at("unit"), tolerance: slot.at("tolerance").maybe(), future })
+    }
+
+    fn secrets(&mut self, path: &str, slot: &Slot) -> Option<Vec<SecretSpec>> {
+        let (one, many) = (slot.at("secret"), slot.at("secrets"));
+        if !one.is_null() && !many.items().is_empty() {
+            let problem = self.checker.problem_at(path, one.place, "both secret and secrets are given");
+            problem.hint = Some("move the one into the list".to_owned());
+            return None;
+        }
+        let all = (!one.is_null()).then_some(one).into_iter().chain(many.items());
+        all.map(|secret| {
+            let until = secret.at("until").maybe::<String>().and_then(|text| super::text::moment(&text).ok());
+            Some(SecretSpec { value: secret.at("value").maybe()?, until: until.map(Wall) })
+        })
+        .collect()
+    }
+
+    /// A problem that only the verifier sees, at the field that it is about.
+    fn spec_error(&mut self, path: &str, slot: &Slot, error: &SpecError) {
+        let field = error.field();
+        let own = SCHEMES.into_iter().find(|name| slot.at(name).members().any(|(inner, _)| inner == field));
+        let (path, place) = match (own, field) {
+            (Some(scheme), _) => (format!("{path}.{scheme}.{field}"), slot.at(scheme).at(field).place),
+            (None, "unit") => (format!("{path}.hmac.timestamp.unit"), slot.at("hmac").at("timestamp").at("unit").place),
+            (None, "secrets") if !slot.at("secret").is_null() => (format!("{path}.secret"), slot.at("secret").place),
+            (None, "secrets" | "tolerance" | "public_url" | "provider") => {
+                (format!("{path}.{field}"), slot.at(field).place)
+            }
+            (None, _) => (path.to_owned(), slot.place),
+        };
+        let text = error.to_string();
+        let prefix = format!("{field}: ");
+        self.checker.problem_at(&path, place, text.strip_prefix(&prefix).unwrap_or(&text));
+    }
+
+    fn ack(&mut self, path: &str, slot: &Slot) -> Ack {
+        let body: String = slot.at("body").get();
+        let status = status(slot.at("status"));
+        if matches!(status.as_u16(), 204 | 205) && !body.is_empty() {
+            let found = format!("an answer with status {} has no body", status.as_u16());
+            self.checker.problem_at(&format!("{path}.body"), slot.at("body").place, &found).hint =
+                Some("take another status, or leave the body out".to_owned());
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in slot.at("headers").members() {
+            let value = value.maybe::<String>().and_then(|text| HeaderValue::from_str(&text).ok());
+            if let (Ok(name), Some(value)) = (name.parse::<HeaderName>(), value) {
+                headers.insert(name, value);
+            }
+        }
+        Ack { status, body: Bytes::from(body), headers }
+    }
+}
+
+fn name(source: &Slot) -> Option<String> {
+    source.at("name").maybe().or_else(|| source.at("path").maybe())
+}
+
+fn pattern(source: &Slot) -> Option<Pattern> {
+    Pattern::parse(&source.at("path").maybe::<String>()?).ok()
+}
+
+/// The rule as the key module takes it.
+fn spec(key: &Key) -> RuleSpec {
+    match key {
+        Key::One(text) => RuleSpec::Expr(text.clone()),
+        Key::First(parts) => RuleSpec::First(parts.iter().map(spec).collect()),
+        Key::Join(parts) => RuleSpec::Join(parts.iter().map(spec).collect()),
+    }
+}
+
+/// A preset's rule: one expression, or the first of several.
+fn natural_key(preset: &Preset) -> Option<Rule> {
+    let spec = match preset.natural_key {
+        [] => return None,
+        [one] => RuleSpec::Expr((*one).to_owned()),
+        several => RuleSpec::First(several.iter().map(|text| RuleSpec::Expr((*text).to_owned())).collect()),
+    };
+    Some(Rule::parse(&spec).expect("invariant: the rules of presets can be read, a test reads them all"))
+}
+
+/// A preset's expression.
+fn stated(text: &str) -> Option<Rule> {
+    let rule = Rule::parse(&RuleSpec::Expr(text.to_owned()));
+    Some(rule.expect("invariant: the rules of presets can be read, a test reads them all"))
+}
+
+/// The id that an own scheme signs is the sender's id of the event.
+fn signed_id(verify: &Slot) -> Option<Rule> {
+    let header: String = verify.at("hmac").at("id").at("header").maybe()?;
+    Rule::parse(&RuleSpec::Expr(format!("headers.{header}"))).ok()
+}
+
+fn answer_timeout(preset: Option<&'static Preset>, common: &Common<'_>) -> Duration {
+    let limit = preset.and_then(|preset| preset.answer_limit);
+    // A limit below a second leaves half of it.
+    let of_provider =
+        limit.map(|limit| limit.checked_sub(ANSWER_WAY).filter(|left| *left >= ANSWER_WAY).unwrap_or(limit / 2));
+    common.answer_timeout.or(of_provider).unwrap_or(ANSWER_TIMEOUT)
+}
+
+fn answers(slot: &Slot) -> Answers {
+    Answers {
+        bad_signature: status(slot.at("bad_signature")),
+        shed: status(slot.at("shed")),
+        unavailable: status(slot.at("unavailable")),
+    }
+}
+
+fn status(slot: &Slot) -> StatusCode {
+    StatusCode::from_u16(slot.get()).expect("invariant: the table bounds it to three digits")
+}
+
+/// Where in the expression, counted in characters from 1.
+fn characters(error: &key::ParseError) -> usize {
+    error.expression.char_indices().take_while(|(at, _)| *at < error.offset).count() + 1
+}

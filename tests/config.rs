@@ -1,0 +1,201 @@
+//! The exact text of every refusal, and of what accepted configurations come to.
+//!
+//! `tests/config/NAME.yaml` is checked as `gateway.yaml`; what `fairlane check` prints has to be `tests/config/NAME.expected`.
+//! After a change that is meant, write them all again and read the difference:
+//!
+//! ```sh
+//! UPDATE_EXPECTED=1 cargo test --test config
+//! ```
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fairlane::cli::check::{CONFIG, OK, check};
+use fairlane::config::{self, Config, Problem};
+
+/// No value of this may ever be printed.
+const HUSH: &str = "hunter2";
+
+fn env(name: &str) -> Option<String> {
+    match name {
+        "SHOPIFY_SECRET" => Some(format!("{HUSH}-of-shopify-0123456789")),
+        "STRIPE_SECRET" => Some(format!("whsec_{HUSH}0123456789abcdef")),
+        "PORT" => Some("8090".to_owned()),
+        "BAD_PORT" => Some(format!("{HUSH}-port")),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    }
+}
+
+fn files(path: &Path) -> io::Result<String> {
+    match path.to_str() {
+        Some("/run/secrets/github") => Ok(format!("{HUSH}-of-github-0123456789\n")),
+        Some("/run/secrets/empty") => Ok("\n".to_owned()),
+        Some("/etc/fairlane/tls.crt" | "/etc/fairlane/tls.key") => Ok("PEM".to_owned()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+fn load(text: &str) -> Result<Config, Vec<Problem>> {
+    config::load(text, "gateway.yaml", &env, &files)
+}
+
+fn loaded(text: &str) -> Config {
+    load(text).unwrap_or_else(|problems| {
+        let all: Vec<String> = problems.iter().map(Problem::text).collect();
+        panic!("{}\n{text}", all.join("\n"))
+    })
+}
+
+fn printed(text: &str, json: bool) -> (u8, String) {
+    let mut out = Vec::new();
+    let status = check(text, "gateway.yaml", &env, &files, json, &mut out).unwrap();
+    (status, String::from_utf8(out).unwrap())
+}
+
+fn cases() -> Vec<(String, PathBuf)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config");
+    let mut cases: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "yaml"))
+        .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), path))
+        .collect();
+    cases.sort();
+    cases
+}
+
+fn default_file() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.yaml")).unwrap()
+}
+
+#[test]
+fn every_case_prints_what_is_expected() {
+    let update = std::env::var_os("UPDATE_EXPECTED").is_some();
+    let mut differ = Vec::new();
+    for (name, path) in cases() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (status, out) = printed(&text, false);
+        let now = format!("exit {status}\n{out}");
+        let expected = path.with_extension("expected");
+        if update {
+            std::fs::write(&expected, &now).unwrap();
+        }
+        let before = std::fs::read_to_string(&expected).unwrap_or_default();
+        if before != now {
+            differ.push(format!("--- {name}: expected\n{before}--- {name}: printed\n{now}"));
+        }
+        assert_eq!(status == OK, name.starts_with("ok-"), "{name}: good ones begin with ok-\n{now}");
+    }
+    assert!(differ.is_empty(), "{}\nUPDATE_EXPECTED=1 cargo test --test config writes them again", differ.join("\n"));
+}
+
+#[test]
+fn there_are_refusals_enough_and_each_expected_text_has_its_case() {
+    let names: BTreeSet<String> = cases().into_iter().map(|(name, _)| name).collect();
+    let refused = names.iter().filter(|name| !name.starts_with("ok-")).count();
+    assert!(refused >= 25, "{refused}");
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")).unwrap() {
+        let path = entry.unwrap().path();
+        assert!(names.contains(path.file_stem().unwrap().to_str().unwrap()), "{} has no case", path.display());
+    }
+}
+
+#[test]
+fn no_secret_is_ever_printed() {
+    for (name, path) in cases() {
+        let text = std::fs::read_to_string(path).unwrap();
+        for json in [false, true] {
+            let (_, out) = printed(&text, json);
+            assert!(!out.contains(HUSH), "{name}: {out}");
+        }
+        if let Ok(config) = load(&text) {
+            assert!(!format!("{config:?}").contains(HUSH), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_program_gets_the_same_problems() {
+    for (name, path) in cases() {
+        let text = std::fs::read_to_string(path).unwrap();
+        let (status, out) = printed(&text, true);
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(json["ok"], status == OK, "{name}");
+        if let Err(problems) = load(&text) {
+            let listed = json["problems"].as_array().unwrap();
+            assert_eq!(listed.len(), problems.len(), "{name}");
+            for (listed, problem) in listed.iter().zip(&problems) {
+                assert_eq!(listed["line"], problem.place.line, "{name}");
+                assert_eq!(listed["problem"], problem.found, "{name}");
+            }
+            assert_eq!(status, CONFIG);
+        }
+    }
+}
+
+/// The effective configuration, secrets put back, is a configuration that means the same.
+#[test]
+fn the_effective_configuration_is_a_configuration() {
+    let good = cases().into_iter().filter(|(name, _)| name.starts_with("ok-"));
+    let files = good.map(|(_, path)| std::fs::read_to_string(path).unwrap()).chain([default_file()]);
+    for text in files {
+        let first = loaded(&text);
+        let put_back = first.effective.replace("\"***\"", "\"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIy\"");
+        let second = loaded(&put_back);
+        assert_eq!(first.effective, second.effective);
+        assert_eq!(first.upstream.retry, second.upstream.retry);
+        assert_eq!(first.groups, second.groups);
+        assert_eq!(first.store, second.store);
+        let names = |config: &Config| config.sources.iter().map(|s| s.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(&first), names(&second));
+        assert!(config::reload(&second, &loaded(&put_back)).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_secret_is_the_text_that_stands_there() {
+    for secret in ["0x10", "1e3", "no", "010", "1_000", "~tilde", "true", ".inf", "12345678901234567890123"] {
+        let text = format!("sources:\n  - {{ path: /a, verify: {{ basic: {{ user: u }}, secret: {secret} }} }}\n");
+        let config = loaded(&text);
+        let header =
+            format!("Basic {}", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, format!("u:{secret}")));
+        let mut headers = http::HeaderMap::new();
+        headers.insert("authorization", header.parse().unwrap());
+        assert!(judged(&config, &headers), "{secret}");
+        headers.insert("authorization", "Basic dTp4".parse().unwrap());
+        assert!(!judged(&config, &headers), "{secret}");
+    }
+}
+
+fn judged(config: &Config, headers: &http::HeaderMap) -> bool {
+    let request =
+        fairlane::verify::Request { method: &http::Method::POST, target: "/a", seen_url: None, headers, body: b"" };
+    config.sources[0].verifier.judge(&request, fairlane::event::Wall::from_unix_s(1_700_000_000)).is_ok()
+}
+
+#[test]
+fn the_default_file_says_every_default() {
+    let file = loaded(&default_file());
+    let bare =
+        loaded("sources: [{ path: /webhooks/shopify, verify: { provider: shopify, secret: \"${SHOPIFY_SECRET}\" } }]");
+    assert_eq!(file.effective, bare.effective);
+    // With nothing set in the environment it loads as well: `fairlane run` on a fresh machine.
+    let fresh = config::load(&default_file(), "gateway.yaml", &|_| None, &|_| Err(io::ErrorKind::NotFound.into()));
+    let notes = fresh.unwrap().notes;
+    assert!(notes.iter().any(|n| n.text.contains("replace it")), "{notes:?}");
+}
+
+#[test]
+fn the_default_file_shows_every_field() {
+    let text = default_file();
+    for path in config::paths() {
+        let name = path.rsplit('.').next().unwrap();
+        let shown = text.lines().any(|line| {
+            let at = line.find(&format!("{name}:"));
+            at.is_some_and(|at| !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_'))
+        });
+        assert!(shown || path == "sources[].verify.secrets[].value", "{path} does not stand in gateway.yaml");
+    }
+}
