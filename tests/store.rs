@@ -75,6 +75,7 @@ macro_rules! contract {
                 reopening_after_a_clean_close_gives_the_same_answers
                 reopening_after_a_crash_gives_the_same_answers
                 numbering_goes_on_after_reopening
+                a_batch_under_way_in_a_crash_is_there_whole_or_not_at_all
                 what_was_open_in_a_crash_is_open_after_it
                 interruptions_are_counted_over_crashes
                 a_closed_store_answers_nothing

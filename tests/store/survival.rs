@@ -92,6 +92,39 @@ pub(crate) async fn numbering_goes_on_after_reopening(mut world: World<impl Subj
     assert_eq!(world.store().append(vec![]).await, Ok(Seq(9)));
 }
 
+/// Begins something and gives it up after at most `polls` steps, as a process that dies does.
+async fn begin<T>(mut call: impl Future<Output = T> + Unpin, polls: usize) {
+    for _ in 0..polls {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if std::pin::Pin::new(&mut call).poll(&mut context).is_ready() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) async fn a_batch_under_way_in_a_crash_is_there_whole_or_not_at_all(mut world: World<impl Subject>) {
+    let (mut appended, mut begun) = (0, 0);
+    for round in 0..12 {
+        let polls = 1 << round;
+        let batch = (0..50).map(|_| Arc::new(world.event(&lane("a")))).collect();
+        begin(world.store().append(batch), polls).await;
+        world.crash().await;
+        let after = Snapshot::take(world.store(), 1_000).await;
+        assert!([0, 50].contains(&(after.records.len() - appended)), "{} after {appended}", after.records.len());
+        appended = after.records.len();
+
+        let batch = after.fresh.iter().take(50).map(|fresh| world.settlement(fresh.seq, Verdict::Begun)).collect();
+        begin(world.store().settle(batch), polls).await;
+        world.crash().await;
+        let after = Snapshot::take(world.store(), 1_000).await;
+        assert_eq!(after.records.len(), appended, "a settlement makes no event");
+        assert!([0, 50].contains(&(after.open.len() - begun)), "{} after {begun}", after.open.len());
+        begun = after.open.len();
+        assert_eq!(world.store().append(vec![]).await, Ok(Seq(appended as u64 + 1)), "no gap is left");
+    }
+}
+
 pub(crate) async fn what_was_open_in_a_crash_is_open_after_it(mut world: World<impl Subject>) {
     let seqs = world.append(&lane("a"), 5).await;
     let at = world.tick();
@@ -150,6 +183,8 @@ pub(crate) async fn a_closed_store_answers_nothing(mut world: World<impl Subject
 }
 
 pub(crate) async fn an_open_store_admits_every_group(mut world: World<impl Subject>) {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(world.store().poisoned().as_mut().poll(&mut context).is_pending(), "nothing is wrong with it");
     for group in [lane("a").group, Group::fallback(), Group::of(&["\0"])] {
         assert_eq!(world.store().admits(&group), Ok(()));
     }
