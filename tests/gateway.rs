@@ -201,7 +201,8 @@ fn paths_and_methods_are_judged_before_anything_else() {
         (post("/any", b"{}").header("X-Long", "x".repeat(70_000)), 431),
     ] {
         let response = gateway.client().send(&request);
-        assert_eq!(response.status, status, "{:?}: {}", String::from_utf8_lossy(&request.head()), response.text());
+        let head = String::from_utf8_lossy(&request.head()).chars().take(200).collect::<String>();
+        assert_eq!(response.status, status, "{head:?}: {}", response.text());
         if status == 405 {
             assert_eq!(response.header("allow"), Some("POST"));
         }
@@ -225,8 +226,8 @@ fn a_body_over_the_limit_is_413_however_it_comes() {
         let response = client.send(&request);
         assert_eq!(response.status, status, "{}", response.text());
         assert_eq!(status == 413, response.header("connection") == Some("close"));
-        assert_eq!(gateway.events("").len(), if status == 200 { 1 } else { 2 }.min(gateway.events("").len()));
     }
+    assert_eq!(gateway.events("").len(), 2, "what was refused was stored");
     // Declared and never sent: refused at once, without waiting for it.
     let mut client = gateway.client();
     client.write(b"POST /any HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n").unwrap();
@@ -411,7 +412,7 @@ fn a_removed_source_answers_503_for_a_while_instead_of_404() {
 
 /// Looks again until it is so; the reload looks at the file once a second.
 fn wait_until(mut what: impl FnMut() -> bool) {
-    let started = std::time::Duration::from_secs(30);
+    let started = Duration::from_secs(30);
     let deadline = std::time::UNIX_EPOCH.elapsed().unwrap() + started;
     while !what() {
         assert!(std::time::UNIX_EPOCH.elapsed().unwrap() < deadline, "it did not happen within {started:?}");

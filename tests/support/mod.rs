@@ -21,10 +21,10 @@ use tempfile::TempDir;
 /// No answer takes this long; it only keeps a broken test from hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub const SHOPIFY_SECRET: &str = "hush-a-test-secret";
+pub(crate) const SHOPIFY_SECRET: &str = "hush-a-test-secret";
 
 /// The shortest useful configuration.
-pub const SHOPIFY: &str = r#"
+pub(crate) const SHOPIFY: &str = r#"
 upstream: http://127.0.0.1:9
 sources:
   - path: /webhooks/shopify
@@ -32,7 +32,7 @@ sources:
 "#;
 
 /// A gateway to be.
-pub struct GatewayBuilder {
+pub(crate) struct GatewayBuilder {
     yaml: String,
     dir: Option<TempDir>,
     wrapper: Vec<String>,
@@ -40,43 +40,43 @@ pub struct GatewayBuilder {
 }
 
 /// A gateway in a child process; killed when dropped.
-pub struct Gateway {
-    pub child: Child,
-    pub address: SocketAddr,
-    pub admin: SocketAddr,
+pub(crate) struct Gateway {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
     dir: Option<TempDir>,
     _stdout: BufReader<ChildStdout>,
 }
 
-pub fn gateway(yaml: &str) -> GatewayBuilder {
+pub(crate) fn gateway(yaml: &str) -> GatewayBuilder {
     GatewayBuilder { yaml: yaml.to_owned(), dir: None, wrapper: Vec::new(), arguments: Vec::new() }
 }
 
 impl GatewayBuilder {
     /// In the folder of one that ran before.
-    pub fn again_in(mut self, dir: TempDir) -> Self {
+    pub(crate) fn again_in(mut self, dir: TempDir) -> Self {
         self.dir = Some(dir);
         self
     }
 
     /// Started through another program, e.g. `strace -f`.
-    pub fn through(mut self, wrapper: &[&str]) -> Self {
+    pub(crate) fn through(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = wrapper.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
-    pub fn with(mut self, arguments: &[&str]) -> Self {
+    pub(crate) fn with(mut self, arguments: &[&str]) -> Self {
         self.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
         self
     }
 
     /// Starts it and waits until it says where it listens.
-    pub fn start(self) -> Gateway {
+    pub(crate) fn start(self) -> Gateway {
         self.try_start().unwrap_or_else(|(status, error)| panic!("the gateway did not start ({status}):\n{error}"))
     }
 
     /// The same, with the exit status and standard error of one that ends instead.
-    pub fn try_start(self) -> Result<Gateway, (ExitStatus, String)> {
+    pub(crate) fn try_start(self) -> Result<Gateway, (ExitStatus, String)> {
         let dir = self.dir.unwrap_or_else(|| tempfile::tempdir().unwrap());
         let config = dir.path().join("gateway.yaml");
         std::fs::write(&config, &self.yaml).unwrap();
@@ -123,64 +123,64 @@ impl GatewayBuilder {
 }
 
 impl Gateway {
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.dir.as_ref().unwrap().path()
     }
 
-    pub fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.dir().join("gateway.yaml")
     }
 
-    pub fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         std::fs::read_to_string(self.dir().join("stderr")).unwrap()
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         // The whole group: a wrapper must not keep the gateway alive.
         let status =
             Command::new("kill").args([&format!("-{name}"), "--", &format!("-{}", self.child.id())]).status().unwrap();
         assert!(status.success(), "kill -{name}");
     }
 
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 
     /// Ends it the hard way and gives its folder to a successor.
-    pub fn kill(mut self) -> TempDir {
+    pub(crate) fn kill(mut self) -> TempDir {
         self.signal("KILL");
         self.child.wait().unwrap();
         self.dir.take().unwrap()
     }
 
     /// Ends it in order and gives its folder to a successor.
-    pub fn stop(mut self) -> (ExitStatus, TempDir) {
+    pub(crate) fn stop(mut self) -> (ExitStatus, TempDir) {
         self.signal("TERM");
         (self.wait(), self.dir.take().unwrap())
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::to(self.address)
     }
 
-    pub fn token(&self) -> String {
+    pub(crate) fn token(&self) -> String {
         std::fs::read_to_string(self.dir().join("data/admin-token")).unwrap().trim().to_owned()
     }
 
     /// A call of the admin API.
-    pub fn get(&self, path: &str) -> Response {
+    pub(crate) fn get(&self, path: &str) -> Response {
         let token = format!("Bearer {}", self.token());
         Client::to(self.admin).send(&get(path).header("authorization", &token))
     }
 
-    pub fn json(&self, path: &str) -> serde_json::Value {
+    pub(crate) fn json(&self, path: &str) -> serde_json::Value {
         let response = self.get(path);
         assert_eq!(response.status, 200, "{path}: {}", response.text());
         serde_json::from_slice(&response.body).unwrap()
     }
 
     /// All events of a query, through all its pages.
-    pub fn events(&self, query: &str) -> Vec<serde_json::Value> {
+    pub(crate) fn events(&self, query: &str) -> Vec<serde_json::Value> {
         let mut all = Vec::new();
         let mut cursor = String::new();
         loop {
@@ -193,7 +193,7 @@ impl Gateway {
         }
     }
 
-    pub fn metric(&self, line: &str) -> Option<f64> {
+    pub(crate) fn metric(&self, line: &str) -> Option<f64> {
         let response = Client::to(self.admin).send(&get("/metrics"));
         assert_eq!(response.status, 200);
         let text = response.text();
@@ -218,7 +218,7 @@ impl Drop for Gateway {
 
 /// A request, written as it is built.
 #[derive(Clone)]
-pub struct Request {
+pub(crate) struct Request {
     method: String,
     target: String,
     headers: Vec<(String, Vec<u8>)>,
@@ -233,7 +233,7 @@ enum Framing {
     None,
 }
 
-pub fn post(target: &str, body: &[u8]) -> Request {
+pub(crate) fn post(target: &str, body: &[u8]) -> Request {
     Request {
         method: "POST".into(),
         target: target.into(),
@@ -243,35 +243,35 @@ pub fn post(target: &str, body: &[u8]) -> Request {
     }
 }
 
-pub fn get(target: &str) -> Request {
+pub(crate) fn get(target: &str) -> Request {
     let mut request = post(target, b"").method("GET").without("Host").header("Host", "127.0.0.1");
     request.framing = Framing::None;
     request
 }
 
 impl Request {
-    pub fn method(mut self, method: &str) -> Self {
+    pub(crate) fn method(mut self, method: &str) -> Self {
         self.method = method.into();
         self
     }
 
-    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.into(), value.as_ref().to_vec()));
         self
     }
 
-    pub fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(n, _)| !n.eq_ignore_ascii_case(name));
         self
     }
 
-    pub fn chunked(mut self, size: usize) -> Self {
+    pub(crate) fn chunked(mut self, size: usize) -> Self {
         self.framing = Framing::Chunked(size);
         self
     }
 
     /// Signed as Shopify does, for `shop`.
-    pub fn shopify(self, shop: &str) -> Self {
+    pub(crate) fn shopify(self, shop: &str) -> Self {
         let signature = STANDARD.encode(hmac_sha256(SHOPIFY_SECRET, &[&self.body]));
         self.header("X-Shopify-Shop-Domain", shop)
             .header("X-Shopify-Topic", "orders/create")
@@ -280,7 +280,7 @@ impl Request {
             .header("Content-Type", "application/json")
     }
 
-    pub fn head(&self) -> Vec<u8> {
+    pub(crate) fn head(&self) -> Vec<u8> {
         let mut out = format!("{} {} HTTP/1.1\r\n", self.method, self.target).into_bytes();
         for (name, value) in &self.headers {
             out.extend_from_slice(name.as_bytes());
@@ -297,7 +297,7 @@ impl Request {
         out
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut out = self.head();
         match self.framing {
             Framing::Length => out.extend_from_slice(&self.body),
@@ -315,7 +315,7 @@ impl Request {
     }
 }
 
-pub fn hmac_sha256(secret: &str, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn hmac_sha256(secret: &str, parts: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     for part in parts {
         mac.update(part);
@@ -323,56 +323,56 @@ pub fn hmac_sha256(secret: &str, parts: &[&[u8]]) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One connection.
-pub struct Client {
-    pub stream: BufReader<TcpStream>,
+pub(crate) struct Client {
+    pub(crate) stream: BufReader<TcpStream>,
 }
 
 #[derive(Debug)]
-pub struct Response {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Response {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
 impl Client {
-    pub fn to(address: SocketAddr) -> Self {
+    pub(crate) fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream: BufReader::new(stream) }
     }
 
-    pub fn send(&mut self, request: &Request) -> Response {
+    pub(crate) fn send(&mut self, request: &Request) -> Response {
         self.try_send(request).expect("the connection ended without an answer")
     }
 
     /// `None` when the connection ends without an answer.
-    pub fn try_send(&mut self, request: &Request) -> Option<Response> {
+    pub(crate) fn try_send(&mut self, request: &Request) -> Option<Response> {
         // A peer that refuses early may close while we write; its answer is read all the same.
         drop(self.write(&request.bytes()));
         self.receive()
     }
 
-    pub fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
 
-    pub fn receive(&mut self) -> Option<Response> {
+    pub(crate) fn receive(&mut self) -> Option<Response> {
         let mut line = String::new();
         if self.stream.read_line(&mut line).ok()? == 0 {
             return None;
@@ -399,7 +399,7 @@ impl Client {
     }
 
     /// Whether the other side closes, without having to wait for our patience to end.
-    pub fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         matches!(self.stream.read(&mut byte), Ok(0) | Err(_))
     }
