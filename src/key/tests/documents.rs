@@ -376,7 +376,7 @@ fn a_string_is_read_the_same_wherever_a_byte_falls_in_a_word() {
 fn what_is_open_is_closed_in_order_however_deep() {
     for depth in 1..200 {
         // Kinds in an order that no shift of a word hides.
-        let kinds: Vec<bool> = (0..depth).map(|level: u32| (level * level / 7 + level / 3) % 3 == 0).collect();
+        let kinds: Vec<bool> = (0..depth).map(|level: u32| (level * level / 7 + level / 3).is_multiple_of(3)).collect();
         let open: String = kinds.iter().map(|object| if *object { "{\"b\":" } else { "[" }).collect();
         let mut close: Vec<u8> = kinds.iter().rev().map(|object| if *object { b'}' } else { b']' }).collect();
         let document = |close: &[u8]| format!("{open}0{}", String::from_utf8_lossy(close));
