@@ -359,6 +359,36 @@ proptest! {
     }
 }
 
+#[test]
+fn a_string_is_read_the_same_wherever_a_byte_falls_in_a_word() {
+    for filler in ["x", "é", "\u{7f}", "\u{ffff}"] {
+        for place in 0..20 {
+            for byte in 0..=0x7F_u8 {
+                let body = format!("[\"{}{}{}\"]", filler.repeat(place), char::from(byte), filler.repeat(20 - place));
+                let key = Request::json(&body).key("body.0.never");
+                assert_eq!(key == Err(Missing::NotJson), !is_json(body.as_bytes()), "{byte:#x} at {place} in {filler}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_open_is_closed_in_order_however_deep() {
+    for depth in 1..200 {
+        // Kinds in an order that no shift of a word hides.
+        let kinds: Vec<bool> = (0..depth).map(|level: u32| (level * level / 7 + level / 3).is_multiple_of(3)).collect();
+        let open: String = kinds.iter().map(|object| if *object { "{\"b\":" } else { "[" }).collect();
+        let mut close: Vec<u8> = kinds.iter().rev().map(|object| if *object { b'}' } else { b']' }).collect();
+        let document = |close: &[u8]| format!("{open}0{}", String::from_utf8_lossy(close));
+        assert_eq!(Request::json(document(&close)).key("body.never"), Err(Missing::Absent), "{depth}");
+        for place in 0..close.len() {
+            close[place] ^= b'}' ^ b']';
+            assert_eq!(Request::json(document(&close)).key("body.never"), Err(Missing::NotJson), "{depth}, {place}");
+            close[place] ^= b'}' ^ b']';
+        }
+    }
+}
+
 /// Documents of about `n` bytes that have been the end of other readers.
 fn hostile(n: usize) -> Vec<(&'static str, String)> {
     let times = |piece: &str| piece.repeat(n / piece.len());
