@@ -1,6 +1,6 @@
 //! `kill -9` under load, again and again: whatever got a 2xx is there, with its exact bytes.
 //!
-//! 20 rounds; `FAIRLANE_CRASH_ROUNDS=100` (`make crash`) for more, `FAIRLANE_CRASH_SEED=` to repeat one.
+//! 20 rounds; `CRASH_ROUNDS=100` (`make crash`) for more, `CRASH_SEED=` to repeat one.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
@@ -62,9 +62,9 @@ fn check(gateway: &Gateway, accepted: &HashMap<String, Vec<u8>>) {
 #[test]
 fn what_got_a_2xx_survives_kill_9() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let rounds = number("FAIRLANE_CRASH_ROUNDS").unwrap_or(20);
-    let seed = number("FAIRLANE_CRASH_SEED").unwrap_or_else(rand::random);
-    println!("{rounds} rounds, FAIRLANE_CRASH_SEED={seed}");
+    let rounds = number("CRASH_ROUNDS").unwrap_or(20);
+    let seed = number("CRASH_SEED").unwrap_or_else(rand::random);
+    println!("{rounds} rounds, CRASH_SEED={seed}");
     let mut random = SmallRng::seed_from_u64(seed);
     let mut all = HashMap::new();
     let mut dir = None;

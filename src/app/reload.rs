@@ -28,7 +28,6 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    #[expect(clippy::too_many_arguments, reason = "it holds every part that a reload reaches, and nothing else")]
     pub(super) fn new(
         options: Options,
         config: Config,

@@ -209,6 +209,10 @@ async fn ingest(
     seen_bytes: &mut usize,
 ) -> Result<Reply, Refused> {
     // listen
+    let head_limit = table.settings.limits.headers;
+    if head::is_too_large(parts, head_limit) {
+        return Err(Refused::HeadTooLarge(head_limit));
+    }
     head::check(parts).map_err(|Malformed(why)| Refused::Malformed(why))?;
     let path = parts.uri.path().to_owned();
     let found = table.find(&path, front.clock.now().mono)?;

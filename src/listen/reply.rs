@@ -22,6 +22,8 @@ const EVENT_ID: HeaderName = HeaderName::from_static("fairlane-event-id");
 pub(super) enum Refused {
     /// The head is not one that everybody reads alike; why, in words.
     Malformed(&'static str),
+    /// The head is larger than this many bytes.
+    HeadTooLarge(usize),
     /// No source takes this path.
     UnknownPath,
     /// The source that took this path was removed from the configuration not long ago.
@@ -47,6 +49,7 @@ impl Refused {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Malformed(_) => "malformed_request",
+            Self::HeadTooLarge(_) => "head_too_large",
             Self::UnknownPath => "unknown_path",
             Self::Removed => "removed_source",
             Self::Method(_) => "method",
@@ -68,6 +71,9 @@ impl Refused {
     pub(super) fn message(&self) -> String {
         match self {
             Self::Malformed(why) => (*why).to_owned(),
+            Self::HeadTooLarge(limit) => {
+                format!("the request's head is larger than the limit of {limit} bytes (listen.limits.headers)")
+            }
             Self::UnknownPath => "no source takes this path".to_owned(),
             Self::Removed => "the source of this path was removed from the configuration".to_owned(),
             Self::Method(allowed) => format!("this source takes {}", listed(allowed)),
@@ -102,6 +108,7 @@ pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64)
     let unavailable = answers.map_or(StatusCode::SERVICE_UNAVAILABLE, |a| a.unavailable);
     let (status, closes) = match refused {
         Refused::Malformed(_) | Refused::Broken => (StatusCode::BAD_REQUEST, true),
+        Refused::HeadTooLarge(_) => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, true),
         Refused::UnknownPath => (StatusCode::NOT_FOUND, false),
         Refused::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, false),
         Refused::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, true),
