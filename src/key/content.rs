@@ -160,7 +160,7 @@ pub(super) fn field(pairs: &[u8], name: &str, pick: Pick) -> Result<String, Miss
     });
     let value = match pick {
         Pick::First => values.next(),
-        Pick::Last => values.last(),
+        Pick::Last => values.next_back(),
     };
     String::from_utf8(decoded(value.ok_or(Missing::Absent)?).into_owned()).map_err(|_| Missing::BadEncoding)
 }

@@ -28,6 +28,7 @@ mod json;
 mod parse;
 mod paths;
 mod plan;
+mod text;
 mod tree;
 
 #[cfg(test)]
@@ -39,7 +40,7 @@ use http::{HeaderMap, HeaderName};
 
 use crate::event::{Group, Missing};
 
-use parse::{Expr, Place};
+use parse::{Expr, Root};
 
 pub use parse::ParseError;
 pub use plan::{Plan, Reading};
@@ -57,10 +58,10 @@ pub enum RuleSpec {
 
 /// A rule that finds a key. Cheap to clone; two are equal when their texts are.
 #[derive(Clone, Debug)]
-pub struct Rule(Arc<Inner>);
+pub struct Rule(Arc<Read>);
 
 #[derive(Debug)]
-struct Inner {
+struct Read {
     text: Arc<str>,
     shape: Shape,
     /// A plan of this rule alone.
@@ -77,7 +78,7 @@ enum Shape {
 
 /// A place that a rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source<'r> {
+pub enum Place<'r> {
     /// Somewhere in the body.
     Body,
     /// A header.
@@ -137,7 +138,7 @@ impl Rule {
         let shape = Shape::read(spec, Within::Rule)?;
         let mut alone = Plan::new();
         alone.add_shape(&shape, None);
-        Ok(Self(Arc::new(Inner { text: shape.text(), shape, alone })))
+        Ok(Self(Arc::new(Read { text: shape.text(), shape, alone })))
     }
 
     /// Its canonical text: header names in lower case, one space around `|`, quotes only where they are needed.
@@ -148,29 +149,29 @@ impl Rule {
 
     /// Every place it reads, list by list and part by part, in the order in which they are tried.
     #[must_use]
-    pub fn places(&self) -> Vec<Source<'_>> {
+    pub fn places(&self) -> Vec<Place<'_>> {
         let mut places = Vec::new();
-        self.0.shape.visit(&mut |expr| places.push(Source::of(&expr.place)));
+        self.0.shape.visit(&mut |expr| places.push(Place::of(&expr.root)));
         places
     }
 
     /// The names of `path.name` in it, which the source's path has to have.
     #[must_use]
     pub fn path_names(&self) -> Vec<&str> {
-        let name = |place| if let Source::PathName(name) = place { Some(name) } else { None };
+        let name = |place| if let Place::PathName(name) = place { Some(name) } else { None };
         self.places().into_iter().filter_map(name).collect()
     }
 
     /// Whether it may read the body.
     #[must_use]
     pub fn reads_body(&self) -> bool {
-        self.places().contains(&Source::Body)
+        self.places().contains(&Place::Body)
     }
 
     /// Whether it reads nothing but the body (and constants), so that a signature over the body covers every key it finds.
     #[must_use]
     pub fn body_only(&self) -> bool {
-        self.places().iter().all(|place| matches!(place, Source::Body | Source::Const))
+        self.places().iter().all(|place| matches!(place, Place::Body | Place::Const))
     }
 
     /// Runs it alone. Where several rules read one event, a [`Plan`] reads its body once for all of them.
@@ -197,15 +198,15 @@ impl std::fmt::Display for Rule {
     }
 }
 
-impl<'r> Source<'r> {
-    fn of(place: &'r Place) -> Self {
-        match place {
-            Place::Body(_) => Self::Body,
-            Place::Header(name) => Self::Header(name),
-            Place::Query(name) => Self::Query(name),
-            Place::Name(name) => Self::PathName(name),
-            Place::Segment(index) => Self::PathSegment(*index),
-            Place::Const(_) => Self::Const,
+impl<'r> Place<'r> {
+    fn of(root: &'r Root) -> Self {
+        match root {
+            Root::Body(_) => Self::Body,
+            Root::Header(name) => Self::Header(name),
+            Root::Query(name) => Self::Query(name),
+            Root::Name(name) => Self::PathName(name),
+            Root::Segment(index) => Self::PathSegment(*index),
+            Root::Const(_) => Self::Const,
         }
     }
 }

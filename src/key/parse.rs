@@ -7,12 +7,12 @@
 //! stage      = "lower" / "trim" / "sha256" / "json" "|" ( bare *segment / JSONPath )
 //! ```
 
-use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderName;
 
 use super::paths::Step;
+use super::text::canonical;
 use super::tree::JsonPath;
 
 /// Longest expression, in bytes. Nobody writes one; it bounds what a path may cost.
@@ -41,13 +41,13 @@ pub struct ParseError {
 pub(super) struct Expr {
     /// Its canonical text.
     pub(super) text: Arc<str>,
-    pub(super) place: Place,
+    pub(super) root: Root,
     pub(super) stages: Vec<Stage>,
 }
 
-/// Where a value stands in a request.
+/// Where in a request an expression begins.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum Root {
     Body(Route),
     Header(HeaderName),
     Query(Box<str>),
@@ -90,7 +90,7 @@ pub(super) fn expression(text: &str) -> Result<Expr, ParseError> {
         );
     }
     parser.space();
-    let place = parser.place()?;
+    let root = parser.root()?;
     let mut stages = Vec::new();
     while parser.pipe()? {
         if stages.len() == STAGES_MAX {
@@ -98,7 +98,7 @@ pub(super) fn expression(text: &str) -> Result<Expr, ParseError> {
         }
         stages.push(parser.stage()?);
     }
-    Ok(Expr { text: canonical(&place, &stages).into(), place, stages })
+    Ok(Expr { text: canonical(&root, &stages).into(), root, stages })
 }
 
 struct Parser<'t> {
@@ -107,10 +107,10 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    fn place(&mut self) -> Result<Place, ParseError> {
+    fn root(&mut self) -> Result<Root, ParseError> {
         let start = self.at;
         if self.rest().starts_with('$') {
-            return self.json_path().map(Place::Body);
+            return self.json_path().map(Root::Body);
         }
         if let Some(text) = self.rest().strip_prefix("const:") {
             return self.constant(text);
@@ -125,7 +125,7 @@ impl<'t> Parser<'t> {
             return Err(self.expected(&format!("`.` and a name after `{root}`")));
         }
         if body {
-            return self.segments().map(|steps| Place::Body(Route::Dotted(steps)));
+            return self.segments().map(|steps| Root::Body(Route::Dotted(steps)));
         }
         let at = self.at;
         let name = self.word(|_| true);
@@ -134,14 +134,14 @@ impl<'t> Parser<'t> {
         }
         match root {
             "headers" => HeaderName::from_bytes(name.as_bytes())
-                .map(Place::Header)
+                .map(Root::Header)
                 .map_err(|_| self.error(at, format!("expected a header's name, found `{name}`"))),
-            "query" => Ok(Place::Query(name.into())),
+            "query" => Ok(Root::Query(name.into())),
             _ => self.path_segment(at, name),
         }
     }
 
-    fn path_segment(&self, at: usize, name: &str) -> Result<Place, ParseError> {
+    fn path_segment(&self, at: usize, name: &str) -> Result<Root, ParseError> {
         if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             let message = format!(
                 "expected the name of a {{name}} segment of the source's path, or a number from 0, found `{name}`"
@@ -150,12 +150,12 @@ impl<'t> Parser<'t> {
         }
         if name.bytes().all(|b| b.is_ascii_digit()) {
             let index = name.parse().map_err(|_| self.error(at, format!("`{name}` is no segment of any path")))?;
-            return Ok(Place::Segment(index));
+            return Ok(Root::Segment(index));
         }
-        Ok(Place::Name(name.into()))
+        Ok(Root::Name(name.into()))
     }
 
-    fn constant(&mut self, text: &str) -> Result<Place, ParseError> {
+    fn constant(&mut self, text: &str) -> Result<Root, ParseError> {
         let start = self.text.len() - text.len();
         let value = text.trim();
         if value.is_empty() {
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
             return Err(self.error(start, message));
         }
         self.at = self.text.len();
-        Ok(Place::Const(value.into()))
+        Ok(Root::Const(value.into()))
     }
 
     fn stage(&mut self) -> Result<Stage, ParseError> {
@@ -259,7 +259,8 @@ impl<'t> Parser<'t> {
             }
             false
         });
-        let text = self.rest().get(..end.unwrap_or(self.rest().len())).unwrap_or_default();
+        let rest = self.rest();
+        let text = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
         self.at += text.len();
         let text = text.trim_end();
         JsonPath::parse(text).map(|path| Route::JsonPath(Arc::new(path), text.into())).map_err(|why| {
@@ -348,75 +349,4 @@ fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let far =
         |k: &str| if word.starts_with(k) || k.starts_with(&word) { 1 } else { strsim::damerau_levenshtein(k, &word) };
     known.iter().map(|k| (far(k), *k)).filter(|(far, k)| *far <= 2 && *far < k.len()).min().map(|(_, k)| k)
-}
-
-fn canonical(place: &Place, stages: &[Stage]) -> String {
-    let mut text = place.to_string();
-    for stage in stages {
-        text.push_str(" | ");
-        text.push_str(&stage.to_string());
-    }
-    text
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Body(Route::Dotted(steps)) => write!(f, "body.{}", Dotted(steps)),
-            Self::Body(route) => route.fmt(f),
-            Self::Header(name) => write!(f, "headers.{name}"),
-            Self::Query(name) => write!(f, "query.{name}"),
-            Self::Name(name) => write!(f, "path.{name}"),
-            Self::Segment(index) => write!(f, "path.{index}"),
-            Self::Const(text) => write!(f, "const:{text}"),
-        }
-    }
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Dotted(steps) => Dotted(steps).fmt(f),
-            Self::JsonPath(_, text) => f.write_str(text),
-        }
-    }
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Json(route) => write!(f, "json | {route}"),
-            Self::Transform(transform) => transform.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for Transform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lower => "lower",
-            Self::Trim => "trim",
-            Self::Sha256 => "sha256",
-        })
-    }
-}
-
-/// Segments with their dots; quoted where a plain name would be read otherwise.
-struct Dotted<'s>(&'s [Step]);
-
-impl fmt::Display for Dotted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, name) in self.0.iter().filter_map(Step::name).enumerate() {
-            if i > 0 {
-                f.write_str(".")?;
-            }
-            let odd = |c: char| matches!(c, '.' | '"' | '|' | '[' | ']' | '$') || c.is_whitespace() || c.is_control();
-            if name.is_empty() || name.contains(odd) {
-                f.write_str(&serde_json::to_string(name).map_err(|_| fmt::Error)?)?;
-            } else {
-                f.write_str(name)?;
-            }
-        }
-        Ok(())
-    }
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::content::{self, Content, Pick};
 use super::document::Document;
-use super::parse::{Expr, Place, Route, Stage, Transform};
+use super::parse::{Expr, Root, Route, Stage, Transform};
 use super::paths::Paths;
 use super::tree::JsonPath;
 use super::{Found, Input, Rule, Shape};
@@ -123,8 +123,8 @@ impl Plan {
     }
 
     fn lookup(&mut self, expr: &Expr) -> Lookup {
-        let mut text = expr.place.to_string();
-        let mut value = Value { origin: self.origin(&expr.place), transforms: Vec::new() };
+        let mut text = expr.root.to_string();
+        let mut value = Value { origin: self.origin(&expr.root), transforms: Vec::new() };
         for stage in &expr.stages {
             match stage {
                 Stage::Transform(transform) => value.transforms.push(*transform),
@@ -136,18 +136,18 @@ impl Plan {
             text.push_str(" | ");
             text.push_str(&stage.to_string());
         }
-        let body = matches!(expr.place, Place::Body(_) | Place::Const(_));
+        let body = matches!(expr.root, Root::Body(_) | Root::Const(_));
         Lookup { text: Arc::clone(&expr.text), value, body }
     }
 
-    fn origin(&mut self, place: &Place) -> Origin {
-        match place {
-            Place::Body(route) => self.spot(Which::Body, route),
-            Place::Header(name) => Origin::Header(name.clone()),
-            Place::Query(name) => Origin::Query(name.clone()),
-            Place::Name(name) => Origin::Name(name.clone()),
-            Place::Segment(index) => Origin::Segment(*index),
-            Place::Const(text) => Origin::Const(text.clone()),
+    fn origin(&mut self, root: &Root) -> Origin {
+        match root {
+            Root::Body(route) => self.spot(Which::Body, route),
+            Root::Header(name) => Origin::Header(name.clone()),
+            Root::Query(name) => Origin::Query(name.clone()),
+            Root::Name(name) => Origin::Name(name.clone()),
+            Root::Segment(index) => Origin::Segment(*index),
+            Root::Const(text) => Origin::Const(text.clone()),
         }
     }
 
@@ -233,7 +233,7 @@ impl<'e> Reading<'e> {
     }
 
     /// A value's text, transformed and not empty.
-    fn text(&mut self, value: &Value) -> Result<Cow<'_, str>, Missing> {
+    fn text<'s>(&'s mut self, value: &'s Value) -> Result<Cow<'s, str>, Missing> {
         let mut text = self.raw(&value.origin)?;
         for transform in &value.transforms {
             text = apply(*transform, some(text)?);
@@ -241,7 +241,7 @@ impl<'e> Reading<'e> {
         some(text)
     }
 
-    fn raw(&mut self, origin: &Origin) -> Result<Cow<'_, str>, Missing> {
+    fn raw<'s>(&'s mut self, origin: &'s Origin) -> Result<Cow<'s, str>, Missing> {
         let input = self.input;
         match origin {
             Origin::Header(name) => {
@@ -259,7 +259,7 @@ impl<'e> Reading<'e> {
                 let text = input.path.split('/').filter(|s| !s.is_empty()).nth(*index).ok_or(Missing::Absent)?;
                 content::segment(text)
             }
-            Origin::Const(text) => Ok(Cow::Owned(text.clone().into_string())),
+            Origin::Const(text) => Ok(Cow::Borrowed(text)),
             Origin::Spot { document, slot, field } => self.spot(*document, *slot, field.as_deref()),
             Origin::JsonPath { document, query } => self.query(*document, query),
         }
