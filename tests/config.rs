@@ -7,6 +7,8 @@
 //! UPDATE_EXPECTED=1 cargo test --test config
 //! ```
 
+#![cfg(test)]
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};

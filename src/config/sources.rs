@@ -233,7 +233,7 @@ impl Builder<'_, '_> {
         let detail = slot.at(one);
         let spec = match *one {
             "provider" => return Some(Choice::Preset(detail.get())),
-            "hmac" => GenericSpec::Hmac(self.hmac(&format!("{path}.hmac"), detail)?),
+            "hmac" => GenericSpec::Hmac(Box::new(self.hmac(&format!("{path}.hmac"), detail)?)),
             "token" => GenericSpec::Token { header: detail.at("header").get(), prefix: detail.at("prefix").get() },
             "bearer" => GenericSpec::Bearer,
             "basic" => GenericSpec::Basic { user: detail.at("user").maybe() },
@@ -358,7 +358,7 @@ fn spec(key: &Key) -> RuleSpec {
 /// Whether nobody but the provider can choose the key: the signature covers all that the rule reads.
 fn is_signed(rule: &Rule, covers_body: bool) -> bool {
     let mut places = rule.places().into_iter();
-    places.all(|place| matches!(place, key::Source::Const) || (covers_body && place == key::Source::Body))
+    places.all(|place| matches!(place, key::Place::Const) || (covers_body && place == key::Place::Body))
 }
 
 /// A preset's rule: one expression, or the first of several.
