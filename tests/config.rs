@@ -7,6 +7,8 @@
 //! UPDATE_EXPECTED=1 cargo test --test config
 //! ```
 
+#![cfg(test)]
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -198,4 +200,118 @@ fn the_default_file_shows_every_field() {
         });
         assert!(shown || path == "sources[].verify.secrets[].value", "{path} does not stand in gateway.yaml");
     }
+}
+
+fn source_of(verify_and_more: &str, rest: &str) -> fairlane::listen::Source {
+    let text = format!("{rest}\nsources: [{{ path: \"/in/{{store}}\", {verify_and_more} }}]");
+    loaded(&text).sources.remove(0)
+}
+
+#[test]
+fn a_key_is_the_source_s_then_the_provider_s_then_the_common_one() {
+    let shopify = "verify: { provider: shopify, secret: \"${SHOPIFY_SECRET}\" }";
+    let hmac = "verify: { hmac: { header: X-Sig }, secret: \"${SHOPIFY_SECRET}\" }";
+    let common = "groups: { key: body.account }";
+    let key = |source: &str, rest: &str| {
+        let key = source_of(source, rest).key?;
+        Some((key.rule.text().to_owned(), key.namespace.map(|n| n.to_string()), key.signed))
+    };
+    let is =
+        |rule: &str, namespace: Option<&str>, signed| Some((rule.to_owned(), namespace.map(str::to_owned), signed));
+    assert_eq!(key(&format!("{shopify}, key: body.shop"), common), is("body.shop", None, true));
+    assert_eq!(key(&format!("{shopify}, key: path.store"), common), is("path.store", None, false));
+    assert_eq!(key(shopify, common), is("headers.x-shopify-shop-domain | lower", None, false));
+    assert_eq!(key(hmac, common), is("body.account", None, true));
+    assert_eq!(key("verify: none", common), is("body.account", None, false));
+    assert_eq!(key(hmac, ""), None);
+    // A provider's namespace belongs to its own key alone.
+    let github = "verify: { provider: github, secret: \"${SHOPIFY_SECRET}\" }";
+    let (_, namespace, signed) = key(github, "").unwrap();
+    assert!(signed);
+    assert_eq!(namespace.as_deref(), fairlane::verify::preset("github").unwrap().namespace);
+    assert_eq!(key(&format!("{github}, key: body.id"), ""), is("body.id", None, true));
+    assert_eq!(key(&format!("{github}, namespace: g, key: body.id"), ""), is("body.id", Some("g"), true));
+    let stripe = source_of("verify: { provider: stripe, secret: \"${STRIPE_SECRET}\" }", "").key.unwrap();
+    assert_eq!(stripe.reserved, Some("platform"));
+}
+
+#[test]
+fn secrets_end_when_the_file_says() {
+    let text = "sources: [{ path: /a, verify: { basic: { user: u }, secrets: [{ value: x, until: 2023-11-01 }, y] } }]";
+    let config = loaded(text);
+    let with = |password: &str| {
+        let value = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, format!("u:{password}"));
+        let mut headers = http::HeaderMap::new();
+        headers.insert("authorization", format!("Basic {value}").parse().unwrap());
+        headers
+    };
+    // `judged` is at 2023-11-14.
+    assert!(!judged(&config, &with("x")));
+    assert!(judged(&config, &with("y")));
+}
+
+#[test]
+fn caps_come_from_the_slots() {
+    let config = loaded(
+        "upstream: { concurrency: 100 }\ngroups: { overrides: [{ match: a, weight: 3 }, { match: b, backlog: 9 }] }\nsources: [{ path: /a, verify: none }]",
+    );
+    assert_eq!(config.groups.defaults.concurrency, 12);
+    assert_eq!(config.groups.fallback.concurrency, 12);
+    assert_eq!(config.upstream.retry.concurrency, 25);
+    let policies: Vec<_> =
+        config.groups.overrides.iter().map(|o| (o.policy.weight, o.policy.concurrency, o.policy.backlog)).collect();
+    assert_eq!(policies, [(3.0, 12, None), (1.0, 12, Some(9))]);
+    let tiny = loaded("upstream: { concurrency: 1 }\nsources: [{ path: /a, verify: none }]");
+    assert_eq!((tiny.groups.defaults.concurrency, tiny.upstream.retry.concurrency), (1, 1));
+}
+
+#[test]
+fn a_reload_says_what_changed_and_masks_secrets() {
+    let old = loaded(
+        "upstream: { concurrency: 8 }\nsources:\n- { path: /a, verify: none }\n- { path: /b, name: b, verify: { bearer: {}, secret: hunter2-hunter2-hunter2 } }\n- { path: /c, verify: none }",
+    );
+    let new = loaded(
+        "upstream: { concurrency: 16, headers: { x-team: hunter2 } }\nsources:\n- { path: /d, verify: none }\n- { path: /b2, name: b, verify: { bearer: {}, secret: hunter2-hunter2-hunter3 } }\n- { path: /a, verify: none, key: body.id }",
+    );
+    let lines = config::reload(&old, &new).unwrap();
+    assert_eq!(
+        lines,
+        [
+            "upstream.concurrency: 8 → 16",
+            "upstream.headers.x-team: added",
+            "sources[/d]: added",
+            "sources[b].path: /b → /b2",
+            "sources[b].verify.secret.value: changed",
+            "sources[/a].key: null → body.id",
+            "sources[/c]: removed",
+        ]
+    );
+    assert!(config::reload(&old, &old).unwrap().is_empty());
+}
+
+#[test]
+fn a_reload_refuses_what_needs_a_restart() {
+    let base = "sources: [{ path: /a, verify: none }]\n";
+    let old = loaded(base);
+    let tls = "{ cert: /etc/fairlane/tls.crt, key: /etc/fairlane/tls.key }";
+    for (change, path, line) in [
+        ("listen: { address: 127.0.0.1:1 }", "listen.address", 2),
+        (&format!("listen:\n  tls: {tls}"), "listen.tls", 3),
+        ("listen: { h2c: true }", "listen.h2c", 2),
+        ("admin: { address: 127.0.0.1:1 }", "admin.address", 2),
+        ("store: { embedded: { path: ./x } }", "store", 2),
+        ("store: { retention: { dead: 1d } }", "store", 2),
+    ] {
+        let problems = config::reload(&old, &loaded(&format!("{base}{change}"))).unwrap_err();
+        let found: Vec<_> = problems.iter().map(|p| (p.path.as_str(), p.place.line)).collect();
+        assert_eq!(found, [(path, line)], "{change}");
+        assert!(problems[0].text().contains("restart"), "{}", problems[0]);
+    }
+    // Other files of the same listener are read when they change.
+    let one = loaded(&format!("{base}listen: {{ tls: {tls} }}"));
+    let other = loaded(&format!(
+        "{base}listen: {{ tls: {} }}",
+        tls.replace("tls.key }", "tls.key, client_ca: /etc/fairlane/tls.crt }")
+    ));
+    assert_eq!(config::reload(&one, &other).unwrap(), ["listen.tls.client_ca: null → /etc/fairlane/tls.crt"]);
 }

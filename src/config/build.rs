@@ -25,7 +25,7 @@ pub(super) struct Builder<'c, 'a> {
     pub(super) checker: &'c mut Checker<'a>,
     /// What a person should know and no problem is.
     pub(super) notes: Vec<Note>,
-    /// What a value comes to, by path, where the value does not say so.
+    /// What a null comes to, by path.
     pub(super) meanings: HashMap<String, String>,
 }
 
@@ -35,7 +35,7 @@ impl Builder<'_, '_> {
         self.notes.push(Note { path: path.to_owned(), text: text.into() });
     }
 
-    /// Says what the value at `path` comes to.
+    /// Says what a null at `path` comes to.
     pub(super) fn meaning(&mut self, path: &str, text: impl Into<String>) {
         self.meanings.insert(path.to_owned(), text.into());
     }
@@ -43,6 +43,9 @@ impl Builder<'_, '_> {
     /// The listener.
     pub(super) fn listen(&mut self, listen: &Slot) -> listen::Settings {
         let limits = limits(listen.at("limits"));
+        if listen.at("h2c").get() && !listen.at("tls").is_null() {
+            self.note("listen.h2c", "has no effect beside listen.tls, where clients choose HTTP/2 in the handshake");
+        }
         if limits.buffered < limits.body {
             let place = listen.at("limits").at("buffered").place;
             let found = format!("{} is less than listen.limits.body", scalar::show_size(limits.buffered as u64));
@@ -78,7 +81,7 @@ impl Builder<'_, '_> {
     }
 
     /// The admin listener; it cannot share the senders' address.
-    pub(super) fn admin(&mut self, admin: &Slot, listen: &listen::Settings) -> admin::Settings {
+    pub(super) fn admin(&mut self, admin: &Slot, listen_slot: &Slot, listen: &listen::Settings) -> admin::Settings {
         let settings = admin::Settings {
             address: address(admin.at("address")),
             hosts: admin.at("hosts").items().iter().map(Slot::get).collect(),
@@ -89,8 +92,9 @@ impl Builder<'_, '_> {
         let same_ip = ours.ip() == theirs.ip() || ours.ip().is_unspecified() || theirs.ip().is_unspecified();
         if same_ip && ours.port() == theirs.port() && ours.port() != 0 {
             let found = format!("{ours} takes the port of listen.address, {theirs}");
-            self.checker.problem_at("admin.address", admin.at("address").place, &found).expected =
-                Some("a port of its own".to_owned());
+            let own = admin.at("address");
+            let place = if own.given { own.place } else { listen_slot.at("address").place };
+            self.checker.problem_at("admin.address", place, &found).expected = Some("a port of its own".to_owned());
         }
         if !ours.ip().is_loopback() {
             let text = "other machines reach the API, and its token travels without TLS unless a proxy adds it";

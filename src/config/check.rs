@@ -50,7 +50,7 @@ impl<'a> Checker<'a> {
             Is::Null => self.map(&[], &ROOT, node.place),
             Is::Map(entries) => self.map(entries, &ROOT, node.place),
             Is::Scalar(_) | Is::List(_) => {
-                self.problem(node.place, node.kind()).expected = Some(map_expected(&ROOT));
+                self.problem(node.place, &format!("found {}", node.kind())).expected = Some(map_expected(&ROOT));
                 defaults(&ROOT, node.place)
             }
         };
@@ -157,15 +157,13 @@ impl<'a> Checker<'a> {
     fn missing(&mut self, field: &Field, map: Place) {
         let problem = self.problem(map, "is missing");
         problem.expected = Some(expected(&field.kind));
-        if field.name == "verify" {
-            problem.hint = Some("write verify: none if anybody may send".to_owned());
-        }
+        problem.hint = required_hint(field);
     }
 
     /// `null`, or a name with nothing behind it.
     fn null(&mut self, entry: &Entry, field: &Field) {
         let default = match field.default {
-            Default::Required => None,
+            Default::Required => required_hint(field),
             Default::Is("null") | Default::Parts => return,
             Default::Is(text) => Some(format!("leave it out for the default, {text}")),
         };
@@ -215,7 +213,8 @@ impl<'a> Checker<'a> {
 
     fn list(&mut self, node: &Node, items: &[Node], of: &'static Kind, least: usize) -> Option<Value> {
         if items.len() < least {
-            self.problem(node.place, "the list is empty").expected = Some(format!("at least one: {}", expected(of)));
+            let least = if let Kind::Map(map) = of { format!("a map with {}", needed(map)) } else { expected(of) };
+            self.problem(node.place, "the list is empty").expected = Some(format!("at least one item: {least}"));
             return None;
         }
         let mut slots = Vec::with_capacity(items.len());
@@ -231,25 +230,42 @@ impl<'a> Checker<'a> {
     fn dict(&mut self, entries: &[Entry], name: &'static Text, value: &'static Kind) -> Value {
         let mut members: Vec<(String, Slot)> = Vec::with_capacity(entries.len());
         for entry in entries {
-            let written = self.inside(&format!(".{}", entry.name.escape_debug()), |c| {
-                let written = c.text(entry.place, &entry.name, name)?;
-                if matches!(entry.value.is, Is::Null) {
-                    c.problem(entry.value.place, "nothing stands here").expected = Some(expected(value));
-                    return None;
-                }
-                let value = c.value(&entry.value, value)?;
-                Some((written, Slot { place: entry.value.place, given: true, value }))
-            });
-            let Some((written, slot)) = written else { continue };
+            let Some(written) = self.dict_name(entry, name, value) else { continue };
+            let slot = self.inside(&format!(".{written}"), |c| c.dict_value(entry, value));
             if members.iter().any(|(name, _)| *name == written) {
-                self.inside(&format!(".{written}"), |c| {
-                    c.problem(entry.place, "given twice").hint = Some("keep one".to_owned())
-                });
-            } else {
+                let step = format!(".{written}");
+                self.inside(&step, |c| c.problem(entry.place, "given twice").hint = Some("keep one".to_owned()));
+            } else if let Some(slot) = slot {
                 members.push((written, slot));
             }
         }
         Value::Map(members)
+    }
+
+    /// A wrong name is not shown where values are secret: `{ "Authorization: x" }` is a name without a value.
+    fn dict_name(&mut self, entry: &Entry, form: &'static Text, value: &'static Kind) -> Option<String> {
+        let secret = matches!(value, Kind::Secret(_));
+        match (form.read)(&entry.name) {
+            Ok(name) => Some(name),
+            Err(hint) => {
+                let found = if secret {
+                    "found a name that is none (not shown)".to_owned()
+                } else {
+                    format!("found {}", quoted(&entry.name))
+                };
+                self.refused(entry.place, &found, form.expected, hint);
+                None
+            }
+        }
+    }
+
+    fn dict_value(&mut self, entry: &Entry, kind: &'static Kind) -> Option<Slot> {
+        if matches!(entry.value.is, Is::Null) {
+            self.problem(entry.value.place, "nothing stands here").expected = Some(expected(kind));
+            return None;
+        }
+        let value = self.value(&entry.value, kind)?;
+        Some(Slot { place: entry.value.place, given: true, value })
     }
 
     /// A key rule. Whether its expressions can be parsed is found out where the rule is made.
@@ -319,9 +335,7 @@ impl<'a> Checker<'a> {
         match read {
             Ok(value) => Some(value),
             Err(hint) => {
-                // What a variable gave is not shown; its name is.
-                let shown = if text == written { quoted(&text) } else { format!("the value of {}", quoted(written)) };
-                let shown = if written.contains('@') { "a value with an @".to_owned() } else { shown };
+                let shown = shown(&text, written, kind);
                 self.refused(node.place, &format!("found {shown}"), &expected(kind), hint);
                 None
             }
@@ -332,16 +346,6 @@ impl<'a> Checker<'a> {
         let problem = self.problem(place, found);
         problem.expected = Some(expected.to_owned());
         problem.hint = Some(hint).filter(|h| !h.is_empty());
-    }
-
-    fn text(&mut self, place: Place, text: &str, form: &'static Text) -> Option<String> {
-        match (form.read)(text) {
-            Ok(text) => Some(text),
-            Err(hint) => {
-                self.refused(place, &format!("found {}", quoted(text)), form.expected, hint);
-                None
-            }
-        }
     }
 
     fn secret(&mut self, place: Place, text: &str, form: Option<&'static Text>) -> Option<Value> {
@@ -382,9 +386,27 @@ impl<'a> Checker<'a> {
     }
 }
 
+fn required_hint(field: &Field) -> Option<String> {
+    (field.name == "verify").then(|| "write verify: none if anybody may send".to_owned())
+}
+
 fn bounded<T: PartialOrd>(value: Result<T, String>, min: &T, max: &T) -> Result<T, String> {
     let value = value?;
     if value < *min || value > *max { Err(String::new()) } else { Ok(value) }
+}
+
+/// A refused value as a problem may show it: what a variable gave is not shown, its name is; nor is what could hold a password.
+fn shown(text: &str, written: &str, kind: &Kind) -> String {
+    let like_a_name = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if text != written {
+        format!("the value of {}", quoted(written))
+    } else if text.contains("://") && text.contains('@') {
+        "a URL with an @".to_owned()
+    } else if matches!(kind, Kind::Provider) && (text.len() > 32 || !text.bytes().all(like_a_name)) {
+        "an unknown name (not shown)".to_owned()
+    } else {
+        quoted(text)
+    }
 }
 
 /// `sources[3].dedupe` is the field `sources[].dedupe`.
@@ -407,9 +429,15 @@ fn defaults(map: &'static Map, place: Place) -> Value {
     Value::Map(map.fields.iter().map(|field| (field.name.to_owned(), default(field, place))).collect())
 }
 
-fn written_default(text: &str, kind: &'static Kind) -> Value {
+/// The value of a field that is written so.
+pub(super) fn written_default(text: &str, kind: &'static Kind) -> Value {
     let outside = Outside { env: &|_| None, files: &|_| Err(std::io::ErrorKind::NotFound.into()) };
-    let node = raw::parse(text, "default").map_err(|p| p.text()).expect("invariant: defaults are YAML");
+    let node = if text.starts_with(['[', '{', '"']) {
+        raw::parse(text, "default").map_err(|p| p.text()).expect("invariant: defaults are YAML")
+    } else {
+        // Most are plain scalars, and every load makes all of them: a parser for each would be felt.
+        Node { place: Place::START, is: Is::Scalar(text.to_owned()) }
+    };
     Checker::new("default", outside).value(&node, kind).expect("invariant: a default is a value of its field")
 }
 
@@ -417,6 +445,7 @@ fn written_default(text: &str, kind: &'static Kind) -> Value {
 pub(super) fn expected(kind: &Kind) -> String {
     match kind {
         Kind::Map(map) => map_expected(map),
+        Kind::List(Kind::Map(map), _) if map.short.is_none() => format!("a list of maps, each with {}", needed(map)),
         Kind::List(of, _) => format!("a list, each item {}", expected(of)),
         Kind::Dict { name, .. } => format!("a map, each name {}", name.expected),
         Kind::Bool => "true or false".to_owned(),
@@ -437,6 +466,13 @@ pub(super) fn expected(kind: &Kind) -> String {
         Kind::Order => "group, or a key expression such as body.id".to_owned(),
         Kind::Provider => "the name of a provider, or none".to_owned(),
     }
+}
+
+/// What a map cannot do without.
+fn needed(map: &Map) -> String {
+    let names: Vec<&str> =
+        map.fields.iter().filter(|f| matches!(f.default, Default::Required)).map(|f| f.name).collect();
+    names.join(" and ")
 }
 
 fn map_expected(map: &Map) -> String {

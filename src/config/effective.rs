@@ -9,7 +9,7 @@ use super::value::{Key, Slot, Value};
 /// What stands for a secret.
 pub(super) const MASK: &str = "***";
 
-/// The whole configuration as YAML. `meanings` says, by path, what a value comes to where that is not plain.
+/// The whole configuration as YAML. `meanings` says, by path, what a null comes to.
 pub(super) fn yaml(root: &Slot, meanings: &HashMap<String, String>) -> String {
     let mut writer = Writer { out: String::new(), meanings };
     writer.members(root, "", 0);
@@ -48,7 +48,7 @@ impl Writer<'_> {
             value => {
                 self.out.push(' ');
                 self.out.push_str(&line(value));
-                if let Some(meaning) = self.meanings.get(path) {
+                if let (Value::Null, Some(meaning)) = (value, self.meanings.get(path)) {
                     // A comment ends with its line, whatever is in it.
                     let meaning: String = meaning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
                     self.out.push_str(&format!("  # {meaning}"));

@@ -111,7 +111,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     let file = checker.file().to_owned();
     let mut builder = Builder { checker, notes: Vec::new(), meanings: HashMap::new() };
     let listen = builder.listen(tree.at("listen"));
-    let admin = builder.admin(tree.at("admin"), &listen);
+    let admin = builder.admin(tree.at("admin"), tree.at("listen"), &listen);
     let upstream = builder.upstream(tree.at("upstream"));
     let groups = builder.groups(tree.at("groups"), upstream.concurrency);
     let sources = builder.sources(&tree);

@@ -16,7 +16,7 @@ impl Place {
     pub(super) const START: Self = Self { line: 1, column: 1 };
 }
 
-/// One thing that is wrong. It never holds a secret's value, nor what an environment variable gave.
+/// One thing that is wrong. It never holds the value of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file as it was named to us.

@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 32;
 /// Most values of a document, aliases expanded. A file of the largest size has fewer.
 const NODES_MAX: usize = 500_000;
 /// Most events replayed for aliases: enough to share blocks between sources, and an alias bomb ends at once.
-const REPLAYED_MAX: usize = 100_000;
+const REPLAYED_MAX: usize = 50_000;
 
 /// A value and where it stands.
 pub(super) struct Node {
@@ -250,8 +250,10 @@ fn syntax(error: &serde_saphyr::Error, file: &str, text: &str) -> Problem {
 /// What usually is behind the commonest ones.
 fn syntax_hint(msg: &str, at: Place, text: &str) -> Option<&'static str> {
     let line = usize::try_from(at.line).ok().and_then(|n| text.lines().nth(n.saturating_sub(1))).unwrap_or_default();
-    if line.contains("${") && line.contains(['{', '[']) && msg.contains("flow") {
+    if line.contains("${") && msg.contains("flow") {
         Some("inside { … } and [ … ] quotes are needed: \"${NAME}\"")
+    } else if line.matches('{').count() > 1 && msg.contains("flow") {
+        Some("inside { … } and [ … ] a path with a {name} needs quotes")
     } else if msg.contains("mapping values are not allowed") {
         Some("the indentation may be off, or a value that holds \": \" needs quotes")
     } else if msg.contains("tab") {

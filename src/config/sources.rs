@@ -14,6 +14,7 @@ use crate::key::{self, Rule, RuleSpec};
 use crate::listen::route::Pattern;
 use crate::listen::{self, Ack, Answers, KeyRule, Order};
 use crate::verify::generic::{Future, HmacSpec, PlaceSpec, TimestampSpec};
+use crate::verify::scheme::Scheme;
 use crate::verify::{Choice, GenericSpec, Preset, SecretSpec, Spec, SpecError, Verifier};
 
 /// How long a commit may take where the provider states no limit: the shortest stated ones are 3 to 5 s.
@@ -47,13 +48,15 @@ impl Builder<'_, '_> {
     fn distinct(&mut self, list: &[Slot]) {
         for (i, source) in list.iter().enumerate() {
             let earlier = list.get(..i).unwrap_or_default();
-            if let Some(name) = name(source)
-                && let Some(first) = earlier.iter().position(|other| self::name(other).as_ref() == Some(&name))
-                && source.at("name").given
-            {
-                let found = format!("{} is the name of sources[{first}] already", quoted(&name));
-                self.checker.problem_at(&format!("sources[{i}].name"), source.at("name").place, &found).expected =
-                    Some("a name of its own".to_owned());
+            let given = |source: &Slot| source.at("name").given;
+            let same =
+                |other: &Slot| name(other).is_some() && name(other) == name(source) && (given(other) || given(source));
+            if let Some(first) = earlier.iter().position(same) {
+                let field = if given(source) { "name" } else { "path" };
+                let found =
+                    format!("{} is the name of sources[{first}] already", quoted(&name(source).unwrap_or_default()));
+                let problem = self.checker.problem_at(&format!("sources[{i}].{field}"), source.at(field).place, &found);
+                problem.expected = Some("a name of its own".to_owned());
             }
             let Some(path) = pattern(source) else { continue };
             let clash = |other: &Slot| pattern(other).is_some_and(|other| other.conflicts(&path));
@@ -114,7 +117,7 @@ impl Builder<'_, '_> {
         let own_namespace = slot.at("namespace").maybe::<String>().map(Arc::from);
         let covered = verifier.scheme().covers_body();
         if let Some(rule) = own {
-            let signed = covered && rule.body_only();
+            let signed = is_signed(&rule, covered);
             self.about_key(&field, rule.text(), signed, verifier);
             return Some(KeyRule { rule, namespace: own_namespace, reserved: None, signed });
         }
@@ -137,13 +140,14 @@ impl Builder<'_, '_> {
         };
         self.path_names("groups.key", place, Some(rule), pattern);
         self.meaning(&field, format!("{}, from groups.key", rule.text()));
-        let signed = covered && rule.body_only();
+        let signed = is_signed(rule, covered);
         self.about_key(&field, rule.text(), signed, verifier);
         Some(KeyRule { rule: rule.clone(), namespace: own_namespace, reserved: None, signed })
     }
 
     fn about_key(&mut self, field: &str, rule: &str, signed: bool, verifier: &Verifier) {
-        if !signed && verifier.secret_count() > 0 {
+        // Without any signature the note about the verifier says it.
+        if !signed && matches!(verifier.scheme(), Scheme::Signed(_)) {
             let text = format!(
                 "{rule} is not covered by the signature: whoever holds one genuine request can send it for another group"
             );
@@ -223,7 +227,7 @@ impl Builder<'_, '_> {
             };
             let problem = self.checker.problem_at(path, slot.place, &found);
             problem.expected = Some(format!("one of {}", SCHEMES.join(", ")));
-            problem.hint = Some("provider: none where anybody may".to_owned());
+            problem.hint = chosen.is_empty().then(|| "write verify: none if anybody may send".to_owned());
             return None;
         };
         let detail = slot.at(one);
@@ -351,6 +355,12 @@ fn spec(key: &Key) -> RuleSpec {
     }
 }
 
+/// Whether nobody but the provider can choose the key: the signature covers all that the rule reads.
+fn is_signed(rule: &Rule, covers_body: bool) -> bool {
+    let mut places = rule.places().into_iter();
+    places.all(|place| matches!(place, key::Place::Const) || (covers_body && place == key::Place::Body))
+}
+
 /// A preset's rule: one expression, or the first of several.
 fn natural_key(preset: &Preset) -> Option<Rule> {
     let spec = match preset.natural_key {
@@ -396,4 +406,34 @@ fn status(slot: &Slot) -> StatusCode {
 /// Where in the expression, counted in characters from 1.
 fn characters(error: &key::ParseError) -> usize {
     error.expression.char_indices().take_while(|(at, _)| *at < error.offset).count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify;
+
+    #[test]
+    fn the_rules_of_every_preset_can_be_read() {
+        for preset in verify::presets() {
+            assert_eq!(natural_key(preset).is_none(), preset.natural_key.is_empty(), "{}", preset.name);
+            for text in [preset.event_id, preset.event_type].into_iter().flatten() {
+                assert!(stated(text).is_some(), "{}: {text}", preset.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_provider_s_limit_leaves_time_for_the_way_back() {
+        let common = |answer_timeout| Common { key: None, answer_timeout };
+        let of = |name: &str| answer_timeout(verify::preset(name), &common(None));
+        assert_eq!(of("shopify"), Duration::from_millis(4_500));
+        assert_eq!(of("nobody"), Duration::from_secs(4));
+        let two = Duration::from_secs(2);
+        assert_eq!(answer_timeout(verify::preset("shopify"), &common(Some(two))), two);
+        for preset in verify::presets() {
+            let timeout = answer_timeout(Some(preset), &common(None));
+            assert!(preset.answer_limit.is_none_or(|limit| timeout < limit), "{}", preset.name);
+        }
+    }
 }
