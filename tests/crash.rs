@@ -93,7 +93,7 @@ fn what_got_a_2xx_survives_kill_9() {
         all.extend(fresh);
         dir = Some(gateway.kill());
     }
-    let gateway = support::gateway(ANY).again_in(dir.unwrap()).start();
+    let gateway = gateway(ANY).again_in(dir.unwrap()).start();
     check(&gateway, &all);
     let listed = gateway.events("").len();
     assert!(listed >= all.len(), "{listed} events are listed, {} got a 2xx", all.len());

@@ -1,5 +1,5 @@
 //! What the operating system saw: each 2xx is written after an `fdatasync` that began after the event was written.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -44,9 +44,9 @@ fn check(trace: &str, events: &[(String, String)]) -> Result<usize, String> {
     let syncs: Vec<&Call> = calls.iter().filter(|c| c.name == "fdatasync" || c.name == "fsync").collect();
     for (marker, id) in events {
         let on_disk = |c: &&Call| c.name.contains("write") && c.text.contains(".seg") && c.text.contains(marker);
-        let written = calls.iter().find(on_disk).ok_or(format!("no write of {marker} to the log was seen"))?;
+        let written = calls.iter().find(on_disk).ok_or_else(|| format!("no write of {marker} to the log was seen"))?;
         let answered = calls.iter().find(|c| c.text.contains("HTTP/1.1 200") && c.text.contains(id));
-        let answered = answered.ok_or(format!("no answer with {id} was seen"))?;
+        let answered = answered.ok_or_else(|| format!("no answer with {id} was seen"))?;
         let between = |c: &&Call| c.began > written.ended && c.ended < answered.began && c.text.contains(".seg");
         if !syncs.iter().any(between) {
             return Err(format!("{marker}: its answer was written without an fdatasync after its write"));

@@ -1,6 +1,7 @@
 //! A real full disk: a small tmpfs of the gateway's own. Nothing acknowledged is lost, senders get 503, and it goes on by
 //! itself when there is room again.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::print_stdout, reason = "what it took is worth a line")]
 
 mod support;
 
@@ -44,7 +45,9 @@ fn resize(gateway: &Gateway, data: &Path, mib: u32) {
 
 fn body(number: usize) -> Vec<u8> {
     let mut body = vec![0; BODY_BYTES];
-    body.iter_mut().zip(0u32..).for_each(|(byte, i)| *byte = (i.wrapping_mul(31).wrapping_add(number as u32) >> 3) as u8);
+    body.iter_mut()
+        .zip(0u32..)
+        .for_each(|(byte, i)| *byte = (i.wrapping_mul(31).wrapping_add(number as u32) >> 3) as u8);
     body
 }
 

@@ -1,5 +1,5 @@
 //! End to end, through the real binary: what a sender sends, what it is answered, and what is there afterwards.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 

@@ -42,6 +42,25 @@ pub fn check(
     Ok(OK)
 }
 
+/// Writes the JSON Schema of the configuration.
+///
+/// # Errors
+///
+/// `out` does not take it.
+pub fn schema(out: &mut dyn Write) -> io::Result<u8> {
+    writeln!(out, "{:#}", config::schema())?;
+    Ok(OK)
+}
+
+/// `fairlane schema`; the answer is the exit code.
+pub(super) fn run_schema() -> u8 {
+    let mut out = Vec::new();
+    match schema(&mut out) {
+        Ok(code) => code.max(print(&out)),
+        Err(error) => complain(&format!("the schema cannot be written: {error}"), FAILED),
+    }
+}
+
 /// `fairlane check`; the answer is the exit code.
 pub(super) fn run(path: &Path, json: bool) -> u8 {
     let name = path.display().to_string();

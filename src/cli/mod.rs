@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(match cli.command {
         Command::Run(run) => run::run(run),
         Command::Check { config, json } => check::run(&config.path, json),
-        Command::Schema => print(format!("{:#}\n", crate::config::schema()).as_bytes()),
+        Command::Schema => check::run_schema(),
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
         Command::Doctor { store, json } => doctor::run(&store, json),

@@ -339,7 +339,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         for line in head.lines().skip(1) {
             let (name, value) = line.split_once(": ").unwrap();
-            headers.insert(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            headers.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
         let host = format!("http://{}", headers["host"].to_str().unwrap());
         let request = Request {

@@ -4,6 +4,7 @@
 #![expect(clippy::panic, reason = "likewise")]
 #![expect(clippy::indexing_slicing, reason = "likewise")]
 #![expect(dead_code, reason = "each test file uses its own part of this")]
+#![expect(clippy::print_stderr, reason = "the log of a gateway in a failed test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
