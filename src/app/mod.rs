@@ -23,6 +23,7 @@ use crate::admin::{self, Access, Admin};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem};
 use crate::driver::{self, Handle};
+use crate::event::Wall;
 use crate::listen::{Bound, Certificates, Front, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
@@ -86,6 +87,12 @@ impl Options {
         }
         Ok(config)
     }
+}
+
+/// The wall clock, for commands that stamp what they send.
+#[must_use]
+pub fn wall() -> Wall {
+    SystemClock.now().wall
 }
 
 /// Serves until a signal ends it, and then in order.

@@ -15,7 +15,6 @@ use hyper_util::rt::TokioExecutor;
 
 use super::secret::Place;
 use super::{FAILED, USAGE, complain, print};
-use crate::clock::{Clock as _, SystemClock};
 use crate::event::{EventId, Wall};
 use crate::verify::{Choice, Outgoing, SecretSpec, SignError, Spec, Verifier};
 
@@ -153,7 +152,7 @@ fn post(arguments: &Arguments) -> Result<Answer, Refused> {
     let secrets = secret.map(SecretSpec::new).into_iter().collect();
     let signer =
         Verifier::new(Spec::new(Choice::Preset(arguments.provider.clone()), secrets)).map_err(|e| usage(&e))?;
-    let now = SystemClock.now().wall;
+    let now = crate::app::wall();
     let event = Event {
         signer: &signer,
         to: &arguments.to,

@@ -89,14 +89,9 @@ impl GatewayBuilder {
             }
             None => Command::new(env!("CARGO_BIN_EXE_fairlane")),
         };
-        command
-            .arg("run")
-            .arg("-c")
-            .arg(&config)
-            .args(["--admin", "127.0.0.1:0", "--data"])
-            .arg(dir.path().join("data"));
-        if !self.arguments.iter().any(|argument| argument == "--listen") {
-            command.args(["--listen", "127.0.0.1:0"]);
+        command.arg("run").arg("-c").arg(&config).args(["--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
+        if !self.arguments.iter().any(|argument| argument == "--data") {
+            command.arg("--data").arg(dir.path().join("data"));
         }
         let errors = std::fs::File::create(dir.path().join("stderr")).unwrap();
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
