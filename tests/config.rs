@@ -144,7 +144,7 @@ fn the_effective_configuration_is_a_configuration() {
     let files = good.map(|(_, path)| std::fs::read_to_string(path).unwrap()).chain([default_file()]);
     for text in files {
         let first = loaded(&text);
-        let put_back = first.effective.replace("\"***\"", "\"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIy\"");
+        let put_back = first.effective.replace("\"***\"", "\"user:hunter2-hunter2-hunter2\"");
         let second = loaded(&put_back);
         assert_eq!(first.effective, second.effective);
         assert_eq!(first.upstream.retry, second.upstream.retry);
@@ -347,7 +347,7 @@ fn no_value_anywhere_makes_it_panic() {
     let mut seen = BTreeSet::new();
     for (at, line) in lines.iter().enumerate() {
         let Some((name, _)) = line.split_once(':').filter(|(name, _)| seen.insert(*name)) else { continue };
-        for value in ["", "{}", "[{}]", "{ a: [b] }", "x"] {
+        for value in ["", "[{}]", "{ a: [b] }", "x"] {
             let changed = format!("{name}: {value}");
             // What is indented deeper went with the value that held it.
             let indent = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();

@@ -142,6 +142,9 @@ impl Builder<'_, '_> {
         };
         let text = error.to_string();
         let prefix = format!("{field}: ");
-        self.checker.problem_at(&path, place, text.strip_prefix(&prefix).unwrap_or(&text));
+        let problem = self.checker.problem_at(&path, place, text.strip_prefix(&prefix).unwrap_or(&text));
+        if matches!(error, SpecError::NoSecret { .. }) {
+            problem.hint = Some("write secret: \"${NAME}\", or secret: file:/path".to_owned());
+        }
     }
 }
