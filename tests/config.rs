@@ -144,7 +144,7 @@ fn the_effective_configuration_is_a_configuration() {
     let files = good.map(|(_, path)| std::fs::read_to_string(path).unwrap()).chain([default_file()]);
     for text in files {
         let first = loaded(&text);
-        let put_back = first.effective.replace("\"***\"", "\"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIy\"");
+        let put_back = first.effective.replace("\"***\"", "\"user:hunter2-hunter2-hunter2\"");
         let second = loaded(&put_back);
         assert_eq!(first.effective, second.effective);
         assert_eq!(first.upstream.retry, second.upstream.retry);
@@ -251,6 +251,24 @@ fn secrets_end_when_the_file_says() {
 }
 
 #[test]
+fn a_hold_is_found_by_the_source_s_name() {
+    let config = loaded(
+        "sources: [{ path: /a, verify: none }, { path: /b, name: b, verify: none, order: body.id, order_max_hold: 5m }]",
+    );
+    let minutes = |name: &str| config.order_max_hold[name].as_secs() / 60;
+    assert_eq!((minutes("/a"), minutes("b")), (60, 5));
+}
+
+#[test]
+fn a_thousand_sources_fit_in_one_file() {
+    let mut text = "sources:\n".to_owned();
+    for i in 0..1_000 {
+        text.push_str(&format!("- {{ path: \"/hooks/{i}/{{store}}\", verify: none }}\n"));
+    }
+    assert_eq!(loaded(&text).sources.len(), 1_000);
+}
+
+#[test]
 fn caps_come_from_the_slots() {
     let config = loaded(
         "upstream: { concurrency: 100 }\ngroups: { overrides: [{ match: a, weight: 3 }, { match: b, backlog: 9 }] }\nsources: [{ path: /a, verify: none }]",
@@ -314,4 +332,37 @@ fn a_reload_refuses_what_needs_a_restart() {
         tls.replace("tls.key }", "tls.key, client_ca: /etc/fairlane/tls.crt }")
     ));
     assert_eq!(config::reload(&one, &other).unwrap(), ["listen.tls.client_ca: null → /etc/fairlane/tls.crt"]);
+}
+
+/// Whatever stands in a field, the answer is problems or settings: every line of a full configuration, once with each of these.
+#[test]
+fn no_value_anywhere_makes_it_panic() {
+    let full = loaded(
+        &std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/ok-many.yaml")).unwrap(),
+    );
+    let text = full.effective.replace("\"***\"", &format!("{HUSH}-{HUSH}-{HUSH}"));
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut refused, mut taken) = (0, 0);
+    // The sources share their fields: each once.
+    let mut seen = BTreeSet::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some((name, _)) = line.split_once(':').filter(|(name, _)| seen.insert(*name)) else { continue };
+        for value in ["", "[{}]", "{ a: [b] }", "x"] {
+            let changed = format!("{name}: {value}");
+            // What is indented deeper went with the value that held it.
+            let indent = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
+            let rest = lines.iter().skip(at + 1).skip_while(|below| indent(below) > indent(line));
+            let whole: Vec<&str> =
+                lines.iter().take(at).copied().chain([changed.as_str()]).chain(rest.copied()).collect();
+            match load(&whole.join("\n")) {
+                Ok(_) => taken += 1,
+                Err(problems) => {
+                    refused += 1;
+                    let shown: String = problems.iter().map(Problem::text).collect();
+                    assert!(!shown.is_empty() && !shown.contains(HUSH), "{changed}: {shown}");
+                }
+            }
+        }
+    }
+    assert!(refused > 300 && taken > 30, "{refused} refused, {taken} taken");
 }

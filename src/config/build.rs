@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 use super::check::Checker;
-use super::notes::Note;
+use super::notes::{self, Note};
 use super::scalar;
 use super::settings::{
     Backoff, Charge, Dedicated, GroupBreaker, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream,
@@ -47,12 +47,9 @@ impl Builder<'_, '_> {
             self.note("listen.h2c", "has no effect beside listen.tls, where clients choose HTTP/2 in the handshake");
         }
         if limits.buffered < limits.body {
-            let place = listen.at("limits").at("buffered").place;
-            let found = format!("{} is less than listen.limits.body", scalar::show_size(limits.buffered as u64));
-            let expected = format!("at least {}", scalar::show_size(limits.body as u64));
-            let problem = self.checker.problem_at("listen.limits.buffered", place, &found);
-            problem.expected = Some(expected);
-            problem.hint = Some("otherwise no body of the largest size could ever be taken".to_owned());
+            let (buffered, body) = (scalar::show_size(limits.buffered as u64), scalar::show_size(limits.body as u64));
+            let text = format!("bodies above {buffered} always get 503, though limits.body says {body}");
+            self.note("listen.limits.buffered", text);
         }
         listen::Settings {
             address: address(listen.at("address")),
@@ -95,6 +92,9 @@ impl Builder<'_, '_> {
             let own = admin.at("address");
             let place = if own.given { own.place } else { listen_slot.at("address").place };
             self.checker.problem_at("admin.address", place, &found).expected = Some("a port of its own".to_owned());
+        }
+        if settings.token.as_ref().is_some_and(|token| token.expose().len() < notes::SECRET_BYTES) {
+            self.note("admin.token", notes::SHORT);
         }
         if !ours.ip().is_loopback() {
             let text = "other machines reach the API, and its token travels without TLS unless a proxy adds it";

@@ -219,7 +219,7 @@ static LIMITS: Map = map(&[
     field(
         "buffered",
         is("256MiB"),
-        Kind::Size(MIB, TIB),
+        Kind::Size(1, TIB),
         "Bytes of all bodies in memory that are not stored yet; above 80 % large new ones get 503.",
     ),
     field("header_timeout", is("10s"), time(1, HOUR), "For a whole head."),
@@ -304,7 +304,7 @@ static WEIGHTED_URL: Map = Map {
 
 static HEALTH: Map = map(&[
     field("path", is("/up"), Kind::Text(&text::PATH), "What is asked for."),
-    field("interval", is("5s"), time(100, HOUR), "How often."),
+    field("interval", is("5s"), time(1, HOUR), "How often."),
 ]);
 
 static BREAKER: Map = map(&[
@@ -326,14 +326,14 @@ static BREAKER_UPSTREAM: Map = map(&[
     field("failures", is("20"), COUNT, "Opens at so many failures in the window,"),
     field("ratio", is("0.5"), SHARE, "that are at least this share of the attempts"),
     field("groups", is("3"), COUNT, "and come from so many groups."),
-    field("window", is("10s"), time(100, HOUR), "Over how long failures count."),
+    field("window", is("10s"), time(1, HOUR), "Over how long failures count."),
     field("open", is("5s"), time(1, HOUR), "How long it stays open at first; doubles from there"),
     field("open_max", is("60s"), time(1, DAY), "up to this."),
 ]);
 
 static BREAKER_GROUP: Map = map(&[
     field("failures", is("10"), COUNT, "Opens at so many failures in a row"),
-    field("window", is("60s"), time(100, HOUR), "within this."),
+    field("window", is("60s"), time(1, HOUR), "within this."),
     field("open", is("5s"), time(1, HOUR), "How long it stays open at first; doubles from there"),
     field("open_max", is("60s"), time(1, DAY), "up to this."),
 ]);
@@ -348,7 +348,7 @@ static RETRY: Map = map(&[
     field(
         "max_age",
         is("3d"),
-        time(SECOND, 365 * DAY),
+        time(1, 365 * DAY),
         "From the first attempt, or from the replay; waiting in a lane ages nobody out.",
     ),
     field(
@@ -447,8 +447,8 @@ static DEDICATED: Map = map(&[
     field("concurrency", is("8"), SLOTS, "Slots of each."),
     field("promote_share", is("0.30"), SHARE, "Promotes a group that demands this share of the capacity"),
     field("demote_share", is("0.10"), SHARE, "Demotes one that demands less than this"),
-    field("promote_after", is("15m"), time(SECOND, 30 * DAY), "for so long while its backlog grows."),
-    field("demote_after", is("1h"), time(SECOND, 30 * DAY), "for so long."),
+    field("promote_after", is("15m"), time(1, 30 * DAY), "for so long while its backlog grows."),
+    field("demote_after", is("1h"), time(1, 30 * DAY), "for so long."),
 ]);
 
 /// Fields of one source; `name` is what reload tells sources apart by.
@@ -479,7 +479,7 @@ pub(super) static SOURCE: Map = map(&[
     field(
         "order_max_hold",
         is("1h"),
-        time(SECOND, 30 * DAY),
+        time(1, 30 * DAY),
         "How long a failing event may hold its order key before it is dead-lettered.",
     ),
     field("dedupe", NULL, Kind::Map(&DEDUPE), "Keeps a sender's repeats from being delivered."),
@@ -507,7 +507,7 @@ pub(super) static SOURCE: Map = map(&[
 
 static DEDUPE: Map = map(&[
     field("key", REQUIRED, Kind::Key, "What two repeats share, e.g. headers.x-shopify-webhook-id."),
-    field("window", is("24h"), time(SECOND, 30 * DAY), "How long a repeat counts as one."),
+    field("window", is("24h"), time(1, 30 * DAY), "How long a repeat counts as one."),
 ]);
 
 static ACK: Map = map(&[
@@ -547,7 +547,7 @@ static VERIFY: Map = Map {
         field(
             "tolerance",
             NULL,
-            time(SECOND, 30 * DAY),
+            time(1, 30 * DAY),
             "How far a signed time may be from ours. Null: the provider's own, 300 s both ways where it names none.",
         ),
         field(
@@ -610,7 +610,7 @@ static TIMESTAMP: Map = map(&[
     field("item", NULL, Kind::Text(&text::SHORT), "In the item of this name; first: the first of a list without pair."),
     field("body", NULL, Kind::Text(&text::SHORT), "In this member of the body, e.g. event.sent_at."),
     field("unit", is("s"), Kind::Choice(&["s", "ms", "rfc3339", "http-date"]), "How it is written."),
-    field("tolerance", is("300s"), time(SECOND, 30 * DAY), "How old it may be."),
+    field("tolerance", is("300s"), time(1, 30 * DAY), "How old it may be."),
     field("future", NULL, Kind::Text(&text::FUTURE), "How far ahead it may be, or any. Null: as tolerance."),
 ]);
 
@@ -673,7 +673,7 @@ static REDIS: Map = map(&[
         Kind::Text(&text::REDIS_ACK),
         "Acknowledge after aof (Redis 7.2 or later), replicas(n), or memory.",
     ),
-    field("lease", is("10s"), time(SECOND, HOUR), "How long a node that is silent keeps its shards."),
+    field("lease", is("10s"), time(1, HOUR), "How long a node that is silent keeps its shards."),
     field("max_bytes", NULL, Kind::Size(MIB, 1024 * TIB), "Bytes that the store may take."),
     field("spool", is("./fairlane-spool"), Kind::Text(&text::FILE), "Where events go while Redis is away."),
 ]);
@@ -729,13 +729,13 @@ static ALERTS: Map = map(&[
 ]);
 
 static BACKLOG_AGE: Map = map(&[
-    field("group", is("5m"), time(SECOND, 30 * DAY), "A group is late when its oldest event is older."),
+    field("group", is("5m"), time(1, 30 * DAY), "A group is late when its oldest event is older."),
     field("groups_over", is("10"), COUNT, "So many late groups page."),
 ]);
 
 static SKEW: Map = map(&[
     field("max_lag", is("5000"), COUNT, "Events that the largest shard is ahead."),
-    field("max_age", is("5m"), time(SECOND, 30 * DAY), "Age of its oldest event."),
+    field("max_age", is("5m"), time(1, 30 * DAY), "Age of its oldest event."),
     field("ratio", is("5"), Kind::Number(1.0, 1_000_000.0), "Largest to median."),
-    field("window", is("2m"), time(SECOND, DAY), "For how long."),
+    field("window", is("2m"), time(1, DAY), "For how long."),
 ]);

@@ -23,10 +23,13 @@ mod settings;
 mod sources;
 mod text;
 mod value;
+mod verifying;
+mod words;
 
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::build::Builder;
@@ -55,6 +58,8 @@ pub struct Config {
     pub admin: admin::Settings,
     /// The inlets, in the order of the file.
     pub sources: Vec<listen::Source>,
+    /// By a source's name: how long a failing event may hold its order key before it is dead-lettered.
+    pub order_max_hold: HashMap<Arc<str>, Duration>,
     /// The store.
     pub store: embedded::Settings,
     /// The receiver.
@@ -121,6 +126,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     Config {
         listen,
         admin,
+        order_max_hold: sources::holds(tree.at("sources").items()),
         sources,
         store,
         upstream,

@@ -11,7 +11,9 @@ use crate::listen;
 use crate::verify::{Choice, SecretSpec, Verifier};
 
 /// Shortest secret that does not get a note, in bytes: 128 bits of anything.
-const SECRET_BYTES: usize = 16;
+pub(super) const SECRET_BYTES: usize = 16;
+/// What is said of a shorter one.
+pub(super) const SHORT: &str = "shorter than 16 bytes, and so easy to guess";
 /// The secret that stands in the documentation's `gateway.yaml`.
 const EXAMPLE_SECRET: &[u8] = b"replace-this-example-secret";
 /// So many groups should find a slot at one time: the default cap is an eighth of the slots.
@@ -44,8 +46,7 @@ impl Builder<'_, '_> {
             if bytes == EXAMPLE_SECRET {
                 self.note(&which, "this is the example of the documentation, which everybody knows: replace it");
             } else if bytes.len() < SECRET_BYTES {
-                let text = format!("shorter than {SECRET_BYTES} bytes, and so easy to guess");
-                self.note(&which, text);
+                self.note(&which, SHORT);
             }
         }
     }

@@ -313,6 +313,7 @@ mod tests {
             }
         }
         assert_eq!(values("v: !!int \"5\"\nw: !!binary aGk=\nx: !!str 5"), ["5", "aGk=", "5"]);
+        assert_eq!(values("\u{feff}v: 0x10\r\nw: 1e3 \r\nx: \"no\"\r\n"), ["0x10", "1e3", "no"]);
         assert_eq!(values("a: null\nb: ~\nc:\nd: \"null\""), ["null", "null", "null", "null"]);
         assert_eq!(values("null: 0x1\n010: a\n1e3: b").len(), 3);
     }

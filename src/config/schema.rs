@@ -4,9 +4,9 @@
 
 use serde_json::{Map as Object, Value as Json, json};
 
-use super::check::expected;
 use super::fields::{Default, Field, Kind, Map, ROOT};
 use super::raw::{self, Is, Node};
+use super::words::expected;
 
 /// The schema of `gateway.yaml`.
 #[must_use]

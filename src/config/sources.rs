@@ -1,5 +1,6 @@
 //! Sources: who may send, whose an event is, what is answered.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,23 +8,17 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::build::{Builder, parsed};
-use super::scalar;
 use super::value::{Key, Slot, quoted};
-use crate::event::Wall;
 use crate::key::{self, Rule, RuleSpec};
 use crate::listen::route::Pattern;
 use crate::listen::{self, Ack, Answers, KeyRule, Order};
-use crate::verify::generic::{Future, HmacSpec, PlaceSpec, TimestampSpec};
 use crate::verify::scheme::Scheme;
-use crate::verify::{Choice, GenericSpec, Preset, SecretSpec, Spec, SpecError, Verifier};
+use crate::verify::{Preset, Verifier};
 
 /// How long a commit may take where the provider states no limit: the shortest stated ones are 3 to 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// What the way back to the provider may take out of its limit.
 const ANSWER_WAY: Duration = Duration::from_millis(500);
-
-/// How a source may say who sends.
-const SCHEMES: [&str; 6] = ["provider", "hmac", "token", "bearer", "basic", "none"];
 
 /// The rule of `groups.key`, where it is read.
 struct Common<'s> {
@@ -46,24 +41,23 @@ impl Builder<'_, '_> {
 
     /// Names tell sources apart, and one path leads to one source.
     fn distinct(&mut self, list: &[Slot]) {
+        let (mut names, mut paths) = (HashMap::new(), HashMap::new());
         for (i, source) in list.iter().enumerate() {
-            let earlier = list.get(..i).unwrap_or_default();
-            let given = |source: &Slot| source.at("name").given;
-            let same =
-                |other: &Slot| name(other).is_some() && name(other) == name(source) && (given(other) || given(source));
-            if let Some(first) = earlier.iter().position(same) {
-                let field = if given(source) { "name" } else { "path" };
-                let found =
-                    format!("{} is the name of sources[{first}] already", quoted(&name(source).unwrap_or_default()));
+            let (Some(name), Some(pattern)) = (name(source), pattern(source)) else { continue };
+            let given = source.at("name").given;
+            let (first, also_given) = *names.entry(name.clone()).or_insert((i, given));
+            // Two paths that are equal are equal names as well, and one problem.
+            if first != i && (given || also_given) {
+                let field = if given { "name" } else { "path" };
+                let found = format!("{} is the name of sources[{first}] already", quoted(&name));
                 let problem = self.checker.problem_at(&format!("sources[{i}].{field}"), source.at(field).place, &found);
                 problem.expected = Some("a name of its own".to_owned());
             }
-            let Some(path) = pattern(source) else { continue };
-            let clash = |other: &Slot| pattern(other).is_some_and(|other| other.conflicts(&path));
-            if let Some(first) = earlier.iter().position(clash) {
-                let found = format!("{} takes the same requests as sources[{first}]", quoted(path.as_str()));
-                self.checker.problem_at(&format!("sources[{i}].path"), source.at("path").place, &found).hint =
-                    Some("neither would come first".to_owned());
+            let (first, other) = paths.entry(shape(&pattern)).or_insert_with(|| (i, pattern.clone()));
+            if *first != i && pattern.conflicts(other) {
+                let found = format!("{} takes the same requests as sources[{first}]", quoted(pattern.as_str()));
+                let problem = self.checker.problem_at(&format!("sources[{i}].path"), source.at("path").place, &found);
+                problem.hint = Some("neither would come first".to_owned());
             }
         }
     }
@@ -186,139 +180,6 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Who may send; `None` where there is a problem.
-    fn verifier(&mut self, path: &str, slot: &Slot) -> Option<Verifier> {
-        if slot.is_null() || self.checker.is_broken(path) {
-            return None;
-        }
-        let choice = self.choice(path, slot)?;
-        let secrets = self.secrets(path, slot)?;
-        self.about_secrets(path, &choice, &secrets);
-        let spec = Spec {
-            choice,
-            secrets,
-            tolerance: slot.at("tolerance").maybe(),
-            public_url: slot.at("public_url").maybe(),
-            enforce: slot.at("enforce").get(),
-        };
-        match Verifier::new(spec) {
-            Ok(verifier) => {
-                self.about_verifier(path, slot, &verifier);
-                Some(verifier)
-            }
-            Err(error) => {
-                self.spec_error(path, slot, &error);
-                None
-            }
-        }
-    }
-
-    /// Exactly one of the ways to say how senders sign.
-    fn choice(&mut self, path: &str, slot: &Slot) -> Option<Choice> {
-        let chosen: Vec<&str> = SCHEMES
-            .into_iter()
-            .filter(|name| !slot.at(name).is_null() && slot.at(name).maybe::<bool>() != Some(false))
-            .collect();
-        let [one] = chosen.as_slice() else {
-            let found = if chosen.is_empty() {
-                "does not say who may send".to_owned()
-            } else {
-                format!("says in {} ways who may send: {}", chosen.len(), chosen.join(", "))
-            };
-            let problem = self.checker.problem_at(path, slot.place, &found);
-            problem.expected = Some(format!("one of {}", SCHEMES.join(", ")));
-            problem.hint = chosen.is_empty().then(|| "write verify: none if anybody may send".to_owned());
-            return None;
-        };
-        let detail = slot.at(one);
-        let spec = match *one {
-            "provider" => return Some(Choice::Preset(detail.get())),
-            "hmac" => GenericSpec::Hmac(Box::new(self.hmac(&format!("{path}.hmac"), detail)?)),
-            "token" => GenericSpec::Token { header: detail.at("header").get(), prefix: detail.at("prefix").get() },
-            "bearer" => GenericSpec::Bearer,
-            "basic" => GenericSpec::Basic { user: detail.at("user").maybe() },
-            _ => GenericSpec::None,
-        };
-        match spec.compile() {
-            Ok(scheme) => Some(Choice::Scheme(scheme)),
-            Err(error) => {
-                self.spec_error(path, slot, &error);
-                None
-            }
-        }
-    }
-
-    fn hmac(&mut self, path: &str, slot: &Slot) -> Option<HmacSpec> {
-        let timestamp = slot.at("timestamp");
-        let timestamp =
-            if timestamp.is_null() { None } else { Some(self.timestamp(&format!("{path}.timestamp"), timestamp)?) };
-        Some(HmacSpec {
-            header: slot.at("header").get(),
-            algorithm: slot.at("algorithm").maybe(),
-            encoding: slot.at("encoding").maybe(),
-            prefix: slot.at("prefix").maybe(),
-            template: slot.at("template").maybe(),
-            key: slot.at("key").maybe(),
-            separator: slot.at("separator").maybe(),
-            pair: slot.at("pair").maybe(),
-            take: slot.at("take").items().iter().map(Slot::get).collect(),
-            timestamp,
-            id: slot.at("id").at("header").maybe(),
-        })
-    }
-
-    fn timestamp(&mut self, path: &str, slot: &Slot) -> Option<TimestampSpec> {
-        let at = |name: &str| slot.at(name).maybe::<String>();
-        let place = match (at("header"), at("item"), at("body")) {
-            (Some(name), None, None) => PlaceSpec::Header(name),
-            (None, Some(name), None) => PlaceSpec::Item(name),
-            (None, None, Some(place)) => PlaceSpec::Body(place),
-            _ => {
-                self.checker.problem_at(path, slot.place, "where the time stands is not said once").expected =
-                    Some("exactly one of header, item, body".to_owned());
-                return None;
-            }
-        };
-        let future = at("future").map(|text| match scalar::duration(&text) {
-            Ok(span) => Future::Within(span),
-            Err(_) => Future::Any,
-        });
-        Some(TimestampSpec { place, unit: at("unit"), tolerance: slot.at("tolerance").maybe(), future })
-    }
-
-    fn secrets(&mut self, path: &str, slot: &Slot) -> Option<Vec<SecretSpec>> {
-        let (one, many) = (slot.at("secret"), slot.at("secrets"));
-        if !one.is_null() && !many.items().is_empty() {
-            let problem = self.checker.problem_at(path, one.place, "both secret and secrets are given");
-            problem.hint = Some("move the one into the list".to_owned());
-            return None;
-        }
-        let all = (!one.is_null()).then_some(one).into_iter().chain(many.items());
-        all.map(|secret| {
-            let until = secret.at("until").maybe::<String>().and_then(|text| super::text::moment(&text).ok());
-            Some(SecretSpec { value: secret.at("value").maybe()?, until: until.map(Wall) })
-        })
-        .collect()
-    }
-
-    /// A problem that only the verifier sees, at the field that it is about.
-    fn spec_error(&mut self, path: &str, slot: &Slot, error: &SpecError) {
-        let field = error.field();
-        let own = SCHEMES.into_iter().find(|name| slot.at(name).members().any(|(inner, _)| inner == field));
-        let (path, place) = match (own, field) {
-            (Some(scheme), _) => (format!("{path}.{scheme}.{field}"), slot.at(scheme).at(field).place),
-            (None, "unit") => (format!("{path}.hmac.timestamp.unit"), slot.at("hmac").at("timestamp").at("unit").place),
-            (None, "secrets") if !slot.at("secret").is_null() => (format!("{path}.secret"), slot.at("secret").place),
-            (None, "secrets" | "tolerance" | "public_url" | "provider") => {
-                (format!("{path}.{field}"), slot.at(field).place)
-            }
-            (None, _) => (path.to_owned(), slot.place),
-        };
-        let text = error.to_string();
-        let prefix = format!("{field}: ");
-        self.checker.problem_at(&path, place, text.strip_prefix(&prefix).unwrap_or(&text));
-    }
-
     fn ack(&mut self, path: &str, slot: &Slot) -> Ack {
         let body: String = slot.at("body").get();
         let status = status(slot.at("status"));
@@ -338,12 +199,24 @@ impl Builder<'_, '_> {
     }
 }
 
+/// By a source's name: how long a failing event may hold its order key.
+pub(super) fn holds(list: &[Slot]) -> HashMap<Arc<str>, Duration> {
+    list.iter().filter_map(|source| Some((name(source)?.into(), source.at("order_max_hold").get()))).collect()
+}
+
 fn name(source: &Slot) -> Option<String> {
     source.at("name").maybe().or_else(|| source.at("path").maybe())
 }
 
 fn pattern(source: &Slot) -> Option<Pattern> {
     Pattern::parse(&source.at("path").maybe::<String>()?).ok()
+}
+
+/// What patterns that conflict have in common: all but the names of their segments and a slash at the end. It finds the
+/// candidates among thousands of sources without comparing each with each.
+fn shape(pattern: &Pattern) -> String {
+    let segments = pattern.as_str().trim_end_matches('/').split('/');
+    segments.map(|segment| if segment.starts_with('{') { "{}" } else { segment }).collect::<Vec<_>>().join("/")
 }
 
 /// The rule as the key module takes it.
@@ -419,6 +292,17 @@ mod tests {
             assert_eq!(natural_key(preset).is_none(), preset.natural_key.is_empty(), "{}", preset.name);
             for text in [preset.event_id, preset.event_type].into_iter().flatten() {
                 assert!(stated(text).is_some(), "{}: {text}", preset.name);
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_of_one_shape_are_those_that_conflict() {
+        let texts = ["/", "/a", "/a/", "/{x}", "/{y}/", "/a/{x}", "/a/{y}", "/a/*", "/*", "/{x}/*", "/{x}/b", "/b/{x}"];
+        let patterns: Vec<Pattern> = texts.iter().map(|text| Pattern::parse(text).unwrap()).collect();
+        for one in &patterns {
+            for other in &patterns {
+                assert_eq!(shape(one) == shape(other), one.conflicts(other), "{} {}", one.as_str(), other.as_str());
             }
         }
     }
