@@ -37,7 +37,7 @@ run: ## Serve gateway.yaml on the loopback (LISTEN=, ADMIN=, DATA= to change)
 	$(CARGO) run --locked --release -- run -c gateway.yaml --listen $(LISTEN) --admin $(ADMIN) --data $(DATA)
 
 crash: ## Kill it CRASH_ROUNDS times (100) at random points: nothing that was acknowledged may be lost
-	CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --locked --test crash -- --nocapture
+	FAIRLANE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --locked --test crash -- --nocapture
 
 bench: ## Compare with nginx on this machine, in one run (a minute; BENCH_ROUNDS=, BENCH_SECONDS= to change)
 	@.ci/setup bench

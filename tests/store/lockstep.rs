@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairlane::event::{Event, Group, Lane, Seq, Wall};
-use fairlane::store::{Settlement, Status, Verdict};
+use fairlane::store::{Settlement, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 
@@ -66,38 +66,27 @@ fn lanes() -> [Lane; 6] {
     [lane("a"), inner_lane("a", "orders"), inner_lane("a", "products"), lane("b"), lane("\u{e9}~"), lane("c")]
 }
 
-/// A batch of settlements that a driver could send: an attempt ends only where one has begun.
+/// The settlements of a step, about every seq there ever was (those that have gone on as another one too) and one that
+/// never was. Nothing keeps them from being nonsense: what follows from a settlement is the store's to say, not its caller's.
 fn settlements(before: &Snapshot, wanted: &[(prop::sample::Index, Kind)], now: Wall) -> Vec<Settlement> {
-    // Every seq there ever was, those that have gone on as another one too, and one that never was.
     let last = before.records.first().map_or(0, |record| record.seq.0);
-    let mut seen = std::collections::BTreeSet::new();
-    let mut batch = Vec::new();
-    for (index, kind) in wanted {
+    let settlement = |(index, kind): &(prop::sample::Index, Kind)| {
         let seq = Seq(1 + index.index(usize::try_from(last).unwrap() + 1) as u64);
-        let record = before.records.iter().find(|record| record.seq == seq);
-        let open = record.is_some_and(|record| record.status == Status::InFlight);
-        let pending = record.is_some_and(|record| record.status.is_pending());
-        // One settlement an event and batch, so that what stood before it is known.
-        if !seen.insert(seq) {
-            continue;
-        }
         let verdict = match kind {
-            Kind::Begun if open => continue,
-            Kind::Interrupted | Kind::RetryIn(_) | Kind::Released if pending && !open => continue,
             Kind::Begun => Verdict::Begun,
             Kind::Interrupted => Verdict::Interrupted,
             Kind::RetryIn(seconds) => Verdict::RetryAt(now.plus(Duration::from_secs(u64::from(*seconds)))),
             Kind::Released => Verdict::Released,
             Kind::Delivered => Verdict::Delivered,
-            Kind::Dead => Verdict::Dead(format!("attempt {seq} failed").into()),
+            Kind::Dead => Verdict::Dead(format!("the upstream refused {seq}").into()),
             Kind::Discarded => Verdict::Discarded,
             Kind::Requeued => Verdict::Requeued,
         };
-        let ended = open && matches!(kind, Kind::RetryIn(_) | Kind::Delivered | Kind::Dead);
-        let attempt = ended.then(|| note(record.map_or(0, |record| record.attempts), now));
-        batch.push(Settlement { seq, at: now, verdict, attempt });
-    }
-    batch
+        let ends = matches!(kind, Kind::RetryIn(_) | Kind::Delivered | Kind::Dead);
+        let attempt = ends.then(|| note(u32::try_from(seq.0).unwrap(), now));
+        Settlement { seq, at: now, verdict, attempt }
+    };
+    wanted.iter().map(settlement).collect()
 }
 
 /// Both stores, and what they answered last.

@@ -121,7 +121,7 @@ impl Entry {
         self.settled = Some(at);
         self.notes.extend(attempt);
         // An interruption is the one end of an attempt that does not break the row.
-        if matches!(self.stage, Stage::Open) && !matches!(verdict, Verdict::Begun | Verdict::Interrupted) {
+        if !matches!(verdict, Verdict::Begun | Verdict::Interrupted) {
             self.interrupted = 0;
         }
         self.stage = match verdict {
@@ -142,7 +142,6 @@ impl Entry {
             Verdict::Requeued => {
                 self.attempts = 0;
                 self.first_attempt = None;
-                self.interrupted = 0;
                 self.replay = true;
                 Stage::Fresh
             }
