@@ -77,6 +77,9 @@ impl Reloader {
         let changes = crate::config::reload(&self.config, &new)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         self.guard_backlogs(&new).await?;
+        if let (Some(certificates), Some(files)) = (&self.certificates, &new.listen.tls) {
+            certificates.replace(files).map_err(|error| vec![error])?;
+        }
         self.handle.set_sources(infos(&new));
         self.front.replace(new.listen.clone(), new.sources.clone());
         self.admin.replace(access(&new, &self.token));

@@ -26,6 +26,7 @@ use super::Tls;
 struct Material {
     key: Arc<CertifiedKey>,
     clients: Option<Arc<dyn ClientCertVerifier>>,
+    files: Tls,
     /// What the files held, to see when they change.
     digest: [u8; 32],
 }
@@ -33,7 +34,6 @@ struct Material {
 /// The certificates of a listener.
 #[derive(Debug)]
 pub struct Certificates {
-    files: Tls,
     provider: Arc<CryptoProvider>,
     material: RwLock<Material>,
 }
@@ -46,7 +46,7 @@ impl Certificates {
     pub fn load(files: &Tls) -> Result<Arc<Self>, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let material = RwLock::new(Material::read(files, &provider)?);
-        Ok(Arc::new(Self { files: files.clone(), provider, material }))
+        Ok(Arc::new(Self { provider, material }))
     }
 
     /// Reads the files again; true when what they hold is new and is used from now on.
@@ -54,12 +54,33 @@ impl Certificates {
     /// # Errors
     /// Which file cannot be used; the old material stays.
     pub fn reload(&self) -> Result<bool, String> {
-        if self.material.read().digest == digest(&self.files)? {
+        let files = self.material.read().files.clone();
+        self.replace(&files)
+    }
+
+    /// Takes over other files; true when what they hold is new and is used from now on.
+    ///
+    /// # Errors
+    /// Which file cannot be used, or that clients' certificates would begin or end to be asked for, which is decided at the start.
+    pub fn replace(&self, files: &Tls) -> Result<bool, String> {
+        let digest = digest(files)?;
+        if self.asks_clients() != files.client_ca.is_some() {
+            return Err("listen.tls.client_ca: whether clients show certificates is decided at the start".to_owned());
+        }
+        let same = {
+            let material = self.material.read();
+            material.digest == digest && material.files == *files
+        };
+        if same {
             return Ok(false);
         }
-        let material = Material::read(&self.files, &self.provider)?;
+        let material = Material::read(files, &self.provider)?;
         *self.material.write() = material;
         Ok(true)
+    }
+
+    fn asks_clients(&self) -> bool {
+        self.material.read().clients.is_some()
     }
 
     /// The settings of a listener that shows these certificates, with HTTP/2 offered.
@@ -68,10 +89,11 @@ impl Certificates {
     /// The library's, in words.
     pub(super) fn settings(self: &Arc<Self>) -> Result<TlsSettings, String> {
         let text = |path: &Path| path.display().to_string();
-        let settings = TlsSettings::intermediate(&text(&self.files.cert), &text(&self.files.key));
+        let files = self.material.read().files.clone();
+        let settings = TlsSettings::intermediate(&text(&files.cert), &text(&files.key));
         let mut settings = settings.map_err(|error| error.to_string())?;
         settings.set_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
-        if self.files.client_ca.is_some() {
+        if self.asks_clients() {
             settings.set_client_cert_verifier(Arc::clone(self) as Arc<dyn ClientCertVerifier>);
         }
         settings.enable_h2();
@@ -92,7 +114,7 @@ impl Material {
         let key = CertifiedKey::from_der(chain, key, provider)
             .map_err(|error| format!("{} and {}: {error}", files.cert.display(), files.key.display()))?;
         let clients = files.client_ca.as_deref().map(|path| client_verifier(path, provider)).transpose()?;
-        Ok(Self { key: Arc::new(key), clients, digest: digest(files)? })
+        Ok(Self { key: Arc::new(key), clients, files: files.clone(), digest: digest(files)? })
     }
 }
 
