@@ -1,20 +1,28 @@
 //! `fairlane send`: signs a test event as a provider would, and posts it.
 
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, Uri};
+use clap::Args;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use crate::event::Wall;
-use crate::verify::{Outgoing, SignError, Verifier};
+use super::secret::Place;
+use super::{FAILED, USAGE, complain, print};
+use crate::event::{EventId, Wall};
+use crate::verify::{Choice, Outgoing, SecretSpec, SignError, Spec, Verifier};
 
 /// How much of an answer is kept; receivers answer with a line or two.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Longer than any gateway takes to answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A test event.
 #[derive(Debug)]
@@ -82,6 +90,114 @@ pub enum SendError {
     },
 }
 
+/// The arguments of `fairlane send`.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Who is imitated; `fairlane check` knows the same names
+    #[arg(long, value_name = "NAME")]
+    provider: String,
+    /// The provider's secret: env:NAME, file:PATH or - for standard input
+    #[arg(long, value_name = "WHERE")]
+    secret: Option<String>,
+    /// Where to post
+    #[arg(long, value_name = "URL")]
+    to: Uri,
+    /// The body; standard input where this is left out
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    /// A further header, `Name: value`; may be repeated
+    #[arg(long = "header", value_name = "HEADER", value_parser = header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// The method
+    #[arg(long, default_value = "POST")]
+    method: Method,
+    /// The address that is signed, where the receiver's `public_url` is not where it is posted to
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+}
+
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once(':').ok_or("expected `Name: value`")?;
+    let name = name.trim().parse().map_err(|_| format!("{name:?} is not a header's name"))?;
+    let value = value.trim().parse().map_err(|_| format!("{value:?} is not a header's value"))?;
+    Ok((name, value))
+}
+
+/// `fairlane send`; the answer is the exit code: 0 for a 2xx, 1 for another status or none.
+pub(super) fn run(arguments: &Arguments) -> u8 {
+    match post(arguments) {
+        Ok(answer) => show(&answer),
+        Err(Refused::Usage(message)) => complain(&message, USAGE),
+        Err(Refused::Failed(message)) => complain(&message, FAILED),
+    }
+}
+
+/// Why nothing was sent, or nothing came back.
+enum Refused {
+    Usage(String),
+    Failed(String),
+}
+
+fn post(arguments: &Arguments) -> Result<Answer, Refused> {
+    let usage = |error: &dyn std::fmt::Display| Refused::Usage(error.to_string());
+    let failed = |error: &dyn std::fmt::Display| Refused::Failed(error.to_string());
+    let place = arguments.secret.as_deref().map(Place::parse).transpose().map_err(|e| usage(&e))?;
+    if place == Some(Place::Stdin) && arguments.body.is_none() {
+        return Err(Refused::Usage(
+            "standard input cannot be the secret and the body: name the body with --body FILE".into(),
+        ));
+    }
+    let environment = |name: &str| std::env::var(name).ok();
+    let secret = place.map(|place| place.read(environment, std::io::stdin())).transpose().map_err(|e| failed(&e))?;
+    let secrets = secret.map(SecretSpec::new).into_iter().collect();
+    let signer =
+        Verifier::new(Spec::new(Choice::Preset(arguments.provider.clone()), secrets)).map_err(|e| usage(&e))?;
+    let now = crate::app::wall();
+    let event = Event {
+        signer: &signer,
+        to: &arguments.to,
+        signed_url: arguments.public_url.as_deref(),
+        method: arguments.method.clone(),
+        headers: arguments.headers.iter().cloned().collect(),
+        body: body(arguments.body.as_deref()).map_err(Refused::Failed)?,
+        now,
+        id: &format!("msg_{}", EventId::new(now, &rand::random())),
+        timeout: TIMEOUT,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| failed(&e))?;
+    runtime.block_on(send(event)).map_err(|e| failed(&e))
+}
+
+fn body(path: Option<&Path>) -> Result<Bytes, String> {
+    let mut body = Vec::new();
+    let read = match path {
+        Some(path) => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut body)),
+        None => std::io::stdin().lock().read_to_end(&mut body),
+    };
+    let name = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+    read.map_err(|error| format!("the body cannot be read from {name}: {error}"))?;
+    Ok(body.into())
+}
+
+fn show(answer: &Answer) -> u8 {
+    let mut text = format!("{}\n", answer.status);
+    for (name, value) in &answer.headers {
+        text.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()).escape_debug()));
+    }
+    text.push('\n');
+    // What the other side says may try to command the terminal.
+    let body = String::from_utf8_lossy(&answer.body);
+    text.extend(body.chars().map(|c| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c }));
+    if answer.cut {
+        text.push_str("\n(cut after 64 KiB)");
+    }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let written = print(text.as_bytes());
+    if answer.status.is_success() { written } else { FAILED }
+}
+
 /// Signs the event, posts it and reads the answer.
 ///
 /// # Errors
@@ -113,7 +229,7 @@ fn signed(event: Event<'_>) -> Result<http::Request<Full<Bytes>>, SendError> {
         id: event.id,
     };
     event.signer.sign(&outgoing, &mut headers)?;
-    headers.entry(http::header::CONTENT_TYPE).or_insert(http::HeaderValue::from_static("application/json"));
+    headers.entry(http::header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let mut request = http::Request::new(Full::new(event.body));
     *request.uri_mut() = own_url.parse().map_err(|_| SendError::Address(own_url))?;
     *request.method_mut() = event.method;
@@ -222,7 +338,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         for line in head.lines().skip(1) {
             let (name, value) = line.split_once(": ").unwrap();
-            headers.insert(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            headers.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
         let host = format!("http://{}", headers["host"].to_str().unwrap());
         let request = Request {

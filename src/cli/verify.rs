@@ -5,12 +5,14 @@
 //! with its number and spoils only itself.
 
 use std::io::{self, BufRead, Read as _, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::{FAILED, complain};
 use crate::event::{Secret, Wall};
 use crate::verify::scheme::Scheme;
 use crate::verify::{Choice, Request, SecretSpec, Spec, Verifier, When, preset};
@@ -156,6 +158,29 @@ impl Tally {
         if self.malformed_lines.len() < MALFORMED_TOLD_MAX {
             self.malformed_lines.push(Malformed { line, problem });
         }
+    }
+}
+
+/// `fairlane verify FILE`; the answer is the exit code.
+pub(super) fn run_file(path: &Path) -> u8 {
+    let judged = if path == Path::new("-") {
+        run(io::stdin().lock(), io::stdout().lock())
+    } else {
+        match std::fs::File::open(path) {
+            Ok(file) => run(io::BufReader::new(file), io::BufWriter::new(io::stdout().lock())),
+            Err(error) => return complain(&format!("{}: {error}", path.display()), FAILED),
+        }
+    };
+    match judged {
+        Ok(tally) if tally.malformed == 0 => 0,
+        Ok(tally) => {
+            let told = tally.malformed_lines.iter().map(|bad| format!("line {}: {}\n", bad.line, bad.problem));
+            let told: String = told.collect();
+            complain(&format!("{} lines could not be read\n{}", tally.malformed, told.trim_end()), FAILED)
+        }
+        // Whoever reads the output may stop before its end.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(error) => complain(&format!("{}: {error}", path.display()), FAILED),
     }
 }
 

@@ -83,23 +83,17 @@ impl<'h> Found<'h> {
                 all.collect()
             }
             Items::Pairs { list, pair, take } => {
-                let wanted = match signed.time.as_ref().map(|time| &time.place) {
-                    Some(Place::Item(name)) => Some(name.as_bytes()),
-                    _ => None,
+                let all = items(list, value, &header)?;
+                let named = |wanted: &[u8]| {
+                    let pairs = all.iter().filter_map(|item| cut(item, pair.as_bytes()));
+                    pairs.filter(|(name, _)| *name == wanted).map(|(_, value)| value).collect::<Vec<_>>()
                 };
-                let mut signatures = Vec::new();
-                for item in items(list, value, &header)? {
-                    let Some((name, value)) = cut(item, pair.as_bytes()) else { continue };
-                    if take.iter().any(|taken| taken.as_bytes() == name) {
-                        signatures.push(value);
-                    } else if wanted == Some(name) && time.is_none() {
-                        time = Some(value);
-                    }
+                if let Some(Place::Item(name)) = signed.time.as_ref().map(|time| &time.place) {
+                    time = named(name.as_bytes()).first().copied();
                 }
+                let signatures: Vec<_> = take.iter().flat_map(|name| named(name.as_bytes())).collect();
                 if signatures.is_empty() {
-                    let names = take.join(" or ");
-                    let problem = format!("it has no item {names}{pair}…; found {:?}", shown(value));
-                    return Err(Rejection::malformed(&header, problem));
+                    return Err(Rejection::malformed(&header, no_such_item(take, pair, &all)));
                 }
                 signatures
             }
@@ -107,7 +101,8 @@ impl<'h> Found<'h> {
         if let Some(prefix) = &signed.prefix {
             signatures = signatures.into_iter().filter_map(|text| after(prefix, text)).collect();
             if signatures.is_empty() {
-                let problem = format!("a signature here begins with {:?}; found {:?}", prefix.text, shown(value));
+                // What stands there instead may be most of somebody's secret: it is not shown.
+                let problem = format!("what it holds does not begin with {:?}", prefix.text);
                 return Err(Rejection::malformed(&header, problem));
             }
         }
@@ -127,6 +122,13 @@ fn items<'h>(list: &List, value: &'h [u8], header: &HeaderName) -> Result<Vec<&'
         .take(ITEMS_MAX + 1)
         .collect();
     if items.len() > ITEMS_MAX { Err(too_many(header)) } else { Ok(items) }
+}
+
+/// Says which items there are; by their names only, since a value may be a signature that is right.
+fn no_such_item(take: &[Box<str>], pair: &str, items: &[&[u8]]) -> String {
+    let names: Vec<_> = items.iter().filter_map(|item| cut(item, pair.as_bytes())).map(|(name, _)| name).collect();
+    let found = if names.is_empty() { "none".to_owned() } else { shown(&names.join(&b' ')) };
+    format!("it has no item {}; found: {found}", take.join(" or "))
 }
 
 fn too_many(header: &HeaderName) -> Rejection {

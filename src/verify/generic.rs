@@ -17,7 +17,7 @@ use super::template::Template;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GenericSpec {
     /// `hmac: { … }`
-    Hmac(HmacSpec),
+    Hmac(Box<HmacSpec>),
     /// `bearer: {}`
     Bearer,
     /// `token: { header: X-Api-Key, prefix: "" }`
@@ -228,13 +228,13 @@ mod tests {
     }
 
     fn refusal(spec: HmacSpec) -> (&'static str, String) {
-        let error = GenericSpec::Hmac(spec).compile().unwrap_err();
+        let error = GenericSpec::Hmac(Box::new(spec)).compile().unwrap_err();
         (error.field(), error.to_string())
     }
 
     #[test]
     fn a_header_alone_is_hmac_sha256_in_hex_over_the_body() {
-        let Ok(Scheme::Signed(signed)) = GenericSpec::Hmac(hmac()).compile() else { panic!("not signed") };
+        let Ok(Scheme::Signed(signed)) = GenericSpec::Hmac(Box::new(hmac())).compile() else { panic!("not signed") };
         assert_eq!(signed.alg, Alg::Hmac(Hash::Sha256));
         assert_eq!((signed.enc, signed.key, signed.items), (Enc::Hex, KeyForm::Text, Items::Whole));
         assert_eq!(signed.template, Template::parse("{body}").unwrap());
@@ -297,7 +297,7 @@ mod tests {
         let window = |tolerance, future| {
             let timestamp = TimestampSpec { tolerance, future, ..at(PlaceSpec::Header("X-Ts".into())).unwrap() };
             let spec = HmacSpec { template: Some("{ts}.{body}".into()), timestamp: Some(timestamp), ..hmac() };
-            GenericSpec::Hmac(spec).compile().unwrap().time().unwrap().window
+            GenericSpec::Hmac(Box::new(spec)).compile().unwrap().time().unwrap().window
         };
         let ten = Duration::from_secs(10);
         assert_eq!(window(None, None), Some(Window::both(WINDOW_DEFAULT)));

@@ -256,7 +256,7 @@ impl Verifier {
             return Ok((text, None));
         }
         let sent_ms = unit.read(text).ok_or_else(|| {
-            Rejection::malformed(header, format!("the time {:?} is not {}", shown(text), unit.looks_like()))
+            Rejection::malformed(header, format!("the time \"{}\" is not {}", shown(text), unit.looks_like()))
         })?;
         Ok((text, Some(sent_ms)))
     }

@@ -75,7 +75,6 @@ impl fmt::Debug for Key {
 pub struct Mac(State);
 
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "one lives on the stack of one judgement; a box would cost more")]
 enum State {
     HmacSha1(Hmac<Sha1>),
     HmacSha256(Hmac<Sha256>),
