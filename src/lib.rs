@@ -5,6 +5,7 @@
 
 pub mod event;
 
+pub mod engine;
 pub mod key;
 pub mod verify;
 

@@ -1,0 +1,151 @@
+//! What people and the configuration want (R5).
+
+use super::due::Place;
+use super::fact::Removal;
+use super::lane::Stage;
+use super::lease::removal_verdict;
+use super::request::Settle;
+use super::settle::After;
+use super::tags::Weight;
+use super::{Engine, Policies, Policy, Settings};
+use crate::event::{Group, Lane, Now, Seq};
+
+impl Engine {
+    /// Other numbers for everybody, from the next lease on.
+    pub fn set_settings(&mut self, settings: Settings, now: Now) {
+        let now = self.tick(now);
+        self.settings = settings;
+        self.refresh_all(now);
+    }
+
+    /// Another source of policies: every active group is asked for anew. Takes time in the number of active groups; for one of them
+    /// see [`set_policy`](Self::set_policy).
+    pub fn set_policies(&mut self, policies: Policies, now: Now) {
+        let now = self.tick(now);
+        self.policies = policies;
+        let active: Vec<u32> = self.groups.iter().map(|(gid, _)| gid).collect();
+        for gid in active {
+            let Some(policy) = self.groups.get(gid).map(|group| (self.policies)(&group.name)) else { continue };
+            self.apply(gid, policy);
+        }
+        self.refresh_all(now);
+    }
+
+    /// Another policy for one group while it is active. The source of policies has to give the same from now on.
+    pub fn set_policy(&mut self, group: &Group, policy: Policy, now: Now) {
+        let now = self.tick(now);
+        if let Some(gid) = self.names.get(group).copied() {
+            self.apply(gid, policy);
+            self.refresh(gid, now.mono);
+        }
+    }
+
+    fn apply(&mut self, gid: u32, policy: Policy) {
+        if let Some(group) = self.groups.get_mut(gid) {
+            group.weight = Weight::from_f64(policy.weight);
+            group.policy = policy;
+            group.gated = true;
+        }
+    }
+
+    fn refresh_all(&mut self, now: Now) {
+        let active: Vec<u32> = self.groups.iter().map(|(gid, _)| gid).collect();
+        for gid in active {
+            self.judge_slow(gid);
+            self.refresh(gid, now.mono);
+        }
+    }
+
+    /// No further attempt of the group until [`resume`](Self::resume), active or not. What is in flight goes on.
+    pub fn pause(&mut self, group: &Group, now: Now) {
+        self.paused.insert(group.clone());
+        self.set_paused(group, true, now);
+    }
+
+    /// Ends a [`pause`](Self::pause). A policy that pauses the group is another matter.
+    pub fn resume(&mut self, group: &Group, now: Now) {
+        self.paused.remove(group);
+        self.set_paused(group, false, now);
+    }
+
+    fn set_paused(&mut self, group: &Group, paused: bool, now: Now) {
+        let now = self.tick(now);
+        let Some(gid) = self.names.get(group).copied() else { return };
+        if let Some(group) = self.groups.get_mut(gid) {
+            group.paused = paused;
+        }
+        self.refresh(gid, now.mono);
+    }
+
+    /// No further attempt of anybody until [`resume_upstream`](Self::resume_upstream).
+    pub fn pause_upstream(&mut self) {
+        self.upstream.paused = true;
+    }
+
+    /// Ends a [`pause_upstream`](Self::pause_upstream).
+    pub fn resume_upstream(&mut self) {
+        self.upstream.paused = false;
+    }
+
+    /// No further lease, for good. What is in flight ends and is settled; see [`is_drained`](Self::is_drained).
+    pub fn begin_drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Asks for the end of every attempt of the group that is in flight; how many those are. Their events are retried.
+    pub fn cancel(&mut self, group: &Group, now: Now) -> usize {
+        self.tick(now);
+        let Some(gid) = self.names.get(group).copied() else { return 0 };
+        let tickets: Vec<_> =
+            self.leases.iter().filter(|(_, lease)| lease.gid == gid).map(|(ticket, _)| ticket).collect();
+        for ticket in &tickets {
+            self.cancel_lease(*ticket);
+        }
+        tickets.len()
+    }
+
+    /// Ends one event without delivering it. `retrying` says how the store has it, for one that is not in memory. An attempt in flight
+    /// is cancelled first, and if it succeeds nevertheless the event is delivered. False when the engine has no such event, or it is
+    /// ending already.
+    pub fn remove(&mut self, lane: &Lane, seq: Seq, removal: Removal, retrying: bool, now: Now) -> bool {
+        let now = self.tick(now);
+        let Some(lid) = self.find(lane) else { return false };
+        let (from, after) = match self.retries.place(seq) {
+            Some(Place::Settling) => return false,
+            Some(Place::Leased(ticket)) => {
+                if let Some(lease) = self.leases.get_mut(ticket) {
+                    lease.removal = Some(removal);
+                }
+                self.cancel_lease(ticket);
+                return true;
+            }
+            Some(Place::Waiting(at)) => {
+                let Some((lid, ev)) = self.retries.take_waiting(at, seq) else { return false };
+                if let Some(lane) = self.lanes.get_mut(lid) {
+                    lane.waiting -= usize::from(ev.order.is_none());
+                }
+                (Stage::Retrying, After::ended(lid, ev))
+            }
+            Some(Place::Due(at)) => {
+                let Some(ev) = self.lanes.get_mut(lid).and_then(|lane| lane.remove_due(at, seq)) else { return false };
+                (Stage::Retrying, After::ended(lid, ev))
+            }
+            None => {
+                let Some(lane) = self.lanes.get_mut(lid) else { return false };
+                let from = if retrying { Stage::Retrying } else { Stage::Queued };
+                if lane.counts.at(from) == 0 {
+                    return false;
+                }
+                match if retrying { None } else { lane.remove_fresh(seq) } {
+                    Some(ev) => (from, After::ended(lid, ev)),
+                    None => (from, After::Ended { lid, key: None, unread: true }),
+                }
+            }
+        };
+        self.retries.settle(seq);
+        self.shift(lid, Some(from), Some(Stage::Settling), 1);
+        self.outbox.push(Settle { seq, at: now.wall, verdict: removal_verdict(removal) }, after);
+        self.touch(lid, now.mono);
+        true
+    }
+}

@@ -1,0 +1,97 @@
+//! Groups without a pending event that still matter: they owe worker time, or a rate, a breaker or a `Retry-After` still binds
+//! them. A record goes when forgetting it changes nothing (R3); two are looked at in every step, so that none of them is long.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::breaker::OfGroup;
+use super::group::GroupState;
+use super::price::Ewma;
+use super::rate::Gcra;
+use super::tags::Tag;
+use crate::event::{Group, Mono};
+
+/// Looked at in one step: two, so that the sweep is faster than groups can fall asleep.
+const LOOKS: usize = 2;
+
+#[derive(Debug)]
+struct Record {
+    /// Which sleep this is: an older entry in the order is void.
+    sleep: u64,
+    tag: Tag,
+    estimate: Ewma,
+    slow: bool,
+    /// What binds it beyond its tag; most have nothing.
+    bound: Option<Box<Bound>>,
+}
+
+#[derive(Debug)]
+struct Bound {
+    rate: Gcra,
+    held_until: Mono,
+    breaker: OfGroup,
+}
+
+impl Bound {
+    fn of(group: &mut GroupState, now: Mono) -> Option<Box<Self>> {
+        let rate = if group.policy.rate.is_some() { group.rate } else { Gcra::default() };
+        let bound = Self { rate, held_until: group.held_until, breaker: std::mem::take(&mut group.breaker) };
+        (!bound.is_over(now)).then(|| Box::new(bound))
+    }
+
+    fn is_over(&self, now: Mono) -> bool {
+        self.rate.is_rested(now) && self.held_until <= now && self.breaker.is_rested()
+    }
+}
+
+/// The records, and a hand that goes around them.
+#[derive(Debug, Default)]
+pub(super) struct Dormant {
+    records: HashMap<Group, Record>,
+    order: VecDeque<(Group, u64)>,
+    sleeps: u64,
+}
+
+impl Dormant {
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// A group falls asleep.
+    pub(super) fn put(&mut self, mut group: GroupState, v: Tag, now: Mono) {
+        let bound = Bound::of(&mut group, now);
+        if group.tag <= v && bound.is_none() {
+            return;
+        }
+        self.sleeps += 1;
+        let sleep = self.sleeps;
+        let record = Record { sleep, tag: group.tag, estimate: group.estimate, slow: group.slow, bound };
+        self.order.push_back((group.name.clone(), sleep));
+        self.records.insert(group.name, record);
+    }
+
+    /// A group wakes up: what was remembered of it is put into `group`.
+    pub(super) fn wake(&mut self, group: &mut GroupState) {
+        let Some(record) = self.records.remove(&group.name) else { return };
+        group.tag = record.tag;
+        group.estimate = record.estimate;
+        group.slow = record.slow;
+        if let Some(bound) = record.bound {
+            group.rate = bound.rate;
+            group.held_until = bound.held_until;
+            group.breaker = bound.breaker;
+        }
+    }
+
+    /// Forgets those of the next few that owe nothing more.
+    pub(super) fn sweep(&mut self, v: Tag, now: Mono) {
+        for _ in 0..LOOKS {
+            let Some((name, sleep)) = self.order.pop_front() else { return };
+            let Some(record) = self.records.get(&name).filter(|record| record.sleep == sleep) else { continue };
+            if record.tag <= v && record.bound.as_ref().is_none_or(|bound| bound.is_over(now)) {
+                self.records.remove(&name);
+            } else {
+                self.order.push_back((name, sleep));
+            }
+        }
+    }
+}

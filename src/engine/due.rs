@@ -1,0 +1,279 @@
+//! Events that wait for a further attempt: those in memory, by their time, and those that are only in the store.
+//!
+//! A lane keeps at most [`RETRIES_MAX`](super::lane::RETRIES_MAX) of them in memory, so that a paused group with a million retries
+//! costs others nothing; of those with an order key it keeps every one, for the key has to be known. When a lane has
+//! room again, the store's due index is read from the first event that it missed. Such a *pass* sees events of other lanes too, and
+//! stale ones; what is known, and what ended while the read was under way, is passed by.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use super::lane::{Ev, RETRIES_MAX};
+use super::lease::due_on_mono;
+use super::request::{Request, Ticket};
+use super::{Engine, Queued};
+use crate::event::{Mono, Now, Seq, Wall};
+
+/// Events of one read.
+const READ_MAX: usize = 512;
+
+/// Missed events are read so long before their time, and a pass ends at those that have longer.
+const AHEAD: Duration = Duration::from_secs(60);
+
+/// A lane with this many or fewer retrying events in memory has room for those that it missed.
+const HUNGRY: usize = RETRIES_MAX / 4;
+
+/// Something that could not be taken in is looked for again after this long.
+const LATER: Duration = Duration::from_secs(5);
+
+/// Where an event is that is not simply queued. One event is in one place (I2, I3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Leased(Ticket),
+    /// What follows for it is not durable yet.
+    Settling,
+    /// In `waiting`.
+    Waiting(Mono),
+    /// In its lane, as due since then.
+    Due(Mono),
+}
+
+/// A read of the due index, from a place to where nobody needs more.
+#[derive(Debug)]
+struct Pass {
+    after: Option<(Wall, Seq)>,
+    /// Lanes that it is for; when each is full again it ends.
+    lanes: Vec<u32>,
+    /// It reads everything, for lanes that were found at the start.
+    whole: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Retries {
+    waiting: BTreeMap<(Mono, Seq), (u32, Ev, Wall)>,
+    places: HashMap<Seq, Place>,
+    pass: Option<Pass>,
+    loading: bool,
+    /// When a failed read comes again.
+    again: Option<Mono>,
+    /// Events that are retrying no more since the read under way was asked for.
+    ended: HashSet<Seq>,
+    /// Lanes found at the start whose retrying events have not been read.
+    recovered: Vec<u32>,
+    /// Lanes with room that missed events, by when to read.
+    hungry: BTreeSet<(Mono, u32)>,
+}
+
+impl Retries {
+    pub(super) fn place(&self, seq: Seq) -> Option<Place> {
+        self.places.get(&seq).copied()
+    }
+
+    pub(super) fn recover(&mut self, lid: u32) {
+        self.recovered.push(lid);
+    }
+
+    /// An event is leased. It must not have been elsewhere than due.
+    pub(super) fn lease(&mut self, seq: Seq, ticket: Ticket, retry: bool) -> Result<(), Place> {
+        match self.places.insert(seq, Place::Leased(ticket)) {
+            None if !retry => Ok(()),
+            Some(Place::Due(_)) if retry => Ok(()),
+            Some(place) => Err(place),
+            None => Err(Place::Settling),
+        }
+    }
+
+    pub(super) fn settle(&mut self, seq: Seq) {
+        self.places.insert(seq, Place::Settling);
+    }
+
+    /// An event has ended or is fresh again.
+    pub(super) fn forget(&mut self, seq: Seq) {
+        self.places.remove(&seq);
+        if self.loading {
+            self.ended.insert(seq);
+        }
+    }
+
+    pub(super) fn wake(&self) -> Option<Mono> {
+        let waiting = self.waiting.first_key_value().map(|((at, _), _)| *at);
+        let hungry = if self.pass.is_none() { self.hungry.first().map(|(at, _)| *at) } else { None };
+        [waiting, hungry, self.again].into_iter().flatten().min()
+    }
+
+    /// Takes out an event that waits.
+    pub(super) fn take_waiting(&mut self, at: Mono, seq: Seq) -> Option<(u32, Ev)> {
+        self.waiting.remove(&(at, seq)).map(|(lid, ev, _)| (lid, ev))
+    }
+
+    /// Every event that waits, for the invariant checks.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (u32, Seq)> {
+        self.waiting.iter().map(|((_, seq), (lid, ..))| (*lid, *seq))
+    }
+
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+}
+
+impl Engine {
+    /// What [`Request::LoadDue`] found, in the order of (due, seq); `more` when the store has further ones behind the last.
+    pub fn on_due_loaded(&mut self, events: Vec<Queued>, more: bool, now: Now) {
+        let now = self.tick(now);
+        self.retries.loading = false;
+        let ended = std::mem::take(&mut self.retries.ended);
+        let Some(mut pass) = self.retries.pass.take() else { return };
+        let mut far = false;
+        for event in events {
+            let due = event.due.unwrap_or(now.wall);
+            let key = (due, event.seq);
+            far = !pass.whole && due_on_mono(&self.settings, due, now) > now.mono.plus(AHEAD);
+            if far {
+                break;
+            }
+            pass.after = Some(key);
+            if !ended.contains(&event.seq) && self.retries.place(event.seq).is_none() {
+                self.take_retrying(event, due, now);
+            }
+        }
+        let full = |lid: &u32| self.lanes.get(*lid).is_none_or(|lane| lane.missed.is_some());
+        if !more || far || (!pass.whole && pass.lanes.iter().all(full)) {
+            self.pass_ended(pass, more || far, now);
+        } else {
+            self.retries.pass = Some(pass);
+        }
+    }
+
+    /// A [`Request::LoadDue`] failed; it is asked for again a little later.
+    pub fn on_due_load_failed(&mut self, now: Now) {
+        let now = self.tick(now);
+        self.retries.loading = false;
+        self.retries.ended.clear();
+        self.retries.again = Some(now.mono.plus(super::LOAD_AGAIN));
+    }
+
+    /// An event of the due index that is in none of our places.
+    fn take_retrying(&mut self, event: Queued, due: Wall, now: Now) {
+        let Some(lid) = self.find(&event.lane) else { return };
+        let at = due_on_mono(&self.settings, due, now);
+        let (_, mut ev) = Ev::from_queued(event, now);
+        ev.retrying = true;
+        ev.since = super::lane::line(at);
+        let Some(lane) = self.lanes.get_mut(lid) else { return };
+        if let Some(key) = &ev.order {
+            if lane.keys.holds(key) {
+                // Another event of the key is under way; this one has to wait for it, wherever it came from.
+                return self.miss(lid, (due, ev.seq), now.mono.plus(LATER));
+            }
+            lane.keys.recover(key);
+        }
+        self.wait_for(lid, at, due, ev);
+        self.touch(lid, now.mono);
+    }
+
+    /// Nothing more is to be read in this pass.
+    fn pass_ended(&mut self, pass: Pass, more: bool, now: Now) {
+        for lid in pass.lanes {
+            if pass.whole {
+                if let Some(lane) = self.lanes.get_mut(lid) {
+                    lane.unread_retries = false;
+                    lane.unblock();
+                }
+                self.touch(lid, now.mono);
+            } else if more && let Some((due, seq)) = pass.after {
+                self.miss(lid, (due, Seq(seq.0 + 1)), now.mono.plus(AHEAD / 2));
+            }
+        }
+    }
+
+    /// An event waits for its time: in memory, where its lane has room.
+    pub(super) fn wait_for(&mut self, lid: u32, at: Mono, due: Wall, mut ev: Ev) {
+        let Some(lane) = self.lanes.get_mut(lid) else { return };
+        ev.since = super::lane::line(at);
+        let seq = ev.seq;
+        if ev.order.is_none() {
+            if !lane.has_retry_room() {
+                self.retries.places.remove(&seq);
+                return self.miss(lid, (due, seq), at);
+            }
+            lane.waiting += 1;
+        }
+        self.retries.places.insert(seq, Place::Waiting(at));
+        self.retries.waiting.insert((at, seq), (lid, ev, due));
+    }
+
+    /// Events of the lane from `key` on are only in the store; the first of them is due `at`.
+    fn miss(&mut self, lid: u32, key: (Wall, Seq), at: Mono) {
+        let Some(lane) = self.lanes.get_mut(lid) else { return };
+        if lane.missed.is_none_or(|(known, _)| key < known) {
+            lane.missed = Some((key, at));
+        }
+        self.feed(lid);
+    }
+
+    /// A lane that missed events and has room is to be read for.
+    pub(super) fn feed(&mut self, lid: u32) {
+        let Some(lane) = self.lanes.get(lid) else { return };
+        if let Some((_, at)) = lane.missed
+            && lane.retries() <= HUNGRY
+        {
+            let before = Mono(at.0.saturating_sub(u64::try_from((AHEAD / 2).as_micros()).unwrap_or(0)));
+            self.retries.hungry.insert((before, lid));
+        }
+    }
+
+    /// Moves what is due to its lane.
+    pub(super) fn fall_due(&mut self, now: Mono) {
+        while let Some(entry) = self.retries.waiting.first_entry() {
+            let (at, seq) = *entry.key();
+            if at > now {
+                break;
+            }
+            let (lid, ev, _) = entry.remove();
+            self.retries.places.insert(seq, Place::Due(at));
+            if let Some(lane) = self.lanes.get_mut(lid) {
+                lane.waiting -= usize::from(ev.order.is_none());
+                lane.fall_due(at, ev);
+            }
+            self.touch(lid, now);
+        }
+        if self.retries.again.is_some_and(|at| at <= now) {
+            self.retries.again = None;
+        }
+    }
+
+    /// The next read of the due index, if one is wanted.
+    pub(super) fn next_due_load(&mut self, now: Now) -> Option<Request> {
+        if self.retries.loading || self.retries.again.is_some() {
+            return None;
+        }
+        if self.retries.pass.is_none() {
+            self.retries.pass = self.whole_pass().or_else(|| self.hungry_pass(now.mono));
+        }
+        let after = self.retries.pass.as_ref()?.after;
+        self.retries.loading = true;
+        Some(Request::LoadDue { after, n: READ_MAX })
+    }
+
+    fn whole_pass(&mut self) -> Option<Pass> {
+        let lanes = std::mem::take(&mut self.retries.recovered);
+        (!lanes.is_empty()).then_some(Pass { after: None, lanes, whole: true })
+    }
+
+    fn hungry_pass(&mut self, now: Mono) -> Option<Pass> {
+        let mut lanes = Vec::new();
+        let mut from: Option<(Wall, Seq)> = None;
+        while let Some((at, lid)) = self.retries.hungry.first().copied() {
+            if at > now {
+                break;
+            }
+            self.retries.hungry.remove(&(at, lid));
+            let Some(lane) = self.lanes.get_mut(lid).filter(|lane| lane.retries() <= HUNGRY) else { continue };
+            let Some((key, _)) = lane.missed.take() else { continue };
+            from = Some(from.map_or(key, |from| from.min(key)));
+            lanes.push(lid);
+        }
+        let (due, seq) = from?;
+        Some(Pass { after: Some((due, Seq(seq.0.saturating_sub(1)))), lanes, whole: false })
+    }
+}

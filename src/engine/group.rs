@@ -1,0 +1,231 @@
+//! One group: its policy, its tag, its lanes and why it does or does not run.
+
+use std::collections::BTreeMap;
+
+use super::breaker::{OfGroup, Upstream};
+use super::field::Class;
+use super::lane::Counts;
+use super::price::Ewma;
+use super::rate::Gcra;
+use super::request::WaitReason;
+use super::stats::{LastSecond, Minute, Waits};
+use super::tags::{Heap, Tag, Turn, Weight};
+use super::{Policy, Settings};
+use crate::event::{Group, Mono};
+
+/// Where a group stands. It is in the field when and only when it is ready (I2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Idle,
+    Ready(Class),
+    Capped,
+    Limited,
+    Paused,
+    Broken,
+    RetryAfter,
+    RetrySlots,
+}
+
+impl Standing {
+    /// What an event waits for whose group stands here; `None` when it waits for its turn.
+    pub(super) fn reason(self) -> Option<WaitReason> {
+        match self {
+            Self::Idle | Self::Ready(_) => None,
+            Self::Capped => Some(WaitReason::Cap),
+            Self::Limited => Some(WaitReason::Rate),
+            Self::Paused => Some(WaitReason::Paused),
+            Self::Broken => Some(WaitReason::Breaker),
+            Self::RetryAfter => Some(WaitReason::RetryAfter),
+            Self::RetrySlots => Some(WaitReason::RetrySlots),
+        }
+    }
+}
+
+/// A group.
+#[derive(Debug)]
+pub(super) struct GroupState {
+    pub(super) name: Group,
+    pub(super) policy: Policy,
+    pub(super) weight: Weight,
+    /// Paused by command, whatever the policy says.
+    pub(super) paused: bool,
+
+    pub(super) tag: Tag,
+    pub(super) standing: Standing,
+    /// The step in which it became ready.
+    pub(super) since: u64,
+    /// Since it became ready, a gate was closed to it or its policy changed: I6 says nothing about it.
+    pub(super) gated: bool,
+
+    // R11: the lanes inside.
+    pub(super) plain: Option<u32>,
+    pub(super) parts: BTreeMap<Group, u32>,
+    /// Tags and estimates of empty inner lanes that still owe.
+    pub(super) debts: Debts,
+    pub(super) v: Tag,
+    pub(super) top: Tag,
+    /// Lanes that have something other than a retry to do.
+    pub(super) open: Heap<Turn>,
+    /// Lanes that have only retries to do.
+    pub(super) retry_only: Heap<Turn>,
+
+    /// Sums over its lanes.
+    pub(super) counts: Counts,
+    pub(super) retry_in_flight: u32,
+
+    pub(super) estimate: Ewma,
+    /// Attempts in flight that are longer than `slow_after`.
+    pub(super) long: u32,
+    pub(super) slow: bool,
+    pub(super) ended: LastSecond,
+
+    pub(super) rate: Gcra,
+    /// A `Retry-After` holds it until then.
+    pub(super) held_until: Mono,
+    pub(super) breaker: OfGroup,
+    /// When it last had a failure that the upstream's breaker counts.
+    pub(super) failed: Option<Mono>,
+    pub(super) side: bool,
+    /// Time in which the upstream answered this group and no other.
+    pub(super) answered_alone_us: u64,
+
+    /// I4: what its leases were charged, and what the ended ones were served; equal with nothing in flight.
+    pub(super) charged_us: u64,
+    pub(super) served_us: u64,
+
+    pub(super) minute: Minute,
+    pub(super) waits: Waits,
+    /// Why it did not run most recently, and until when.
+    pub(super) blocked: Option<(WaitReason, Mono)>,
+}
+
+impl GroupState {
+    pub(super) fn new(name: Group, policy: Policy) -> Self {
+        Self {
+            name,
+            weight: Weight::from_f64(policy.weight),
+            policy,
+            paused: false,
+            tag: Tag::default(),
+            standing: Standing::Idle,
+            since: 0,
+            gated: false,
+            plain: None,
+            parts: BTreeMap::new(),
+            debts: Debts::default(),
+            v: Tag::default(),
+            top: Tag::default(),
+            open: Heap::default(),
+            retry_only: Heap::default(),
+            counts: Counts::default(),
+            retry_in_flight: 0,
+            estimate: Ewma::default(),
+            long: 0,
+            slow: false,
+            ended: LastSecond::default(),
+            rate: Gcra::default(),
+            held_until: Mono(0),
+            breaker: OfGroup::default(),
+            failed: None,
+            side: false,
+            answered_alone_us: 0,
+            charged_us: 0,
+            served_us: 0,
+            minute: Minute::default(),
+            waits: Waits::default(),
+            blocked: None,
+        }
+    }
+
+    pub(super) fn cap(&self, settings: &Settings) -> u32 {
+        self.policy.concurrency.unwrap_or_else(|| settings.default_cap()).max(1)
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused || self.policy.paused
+    }
+
+    pub(super) fn lane(&self, inner: Option<&Group>) -> Option<u32> {
+        match inner {
+            None => self.plain,
+            Some(name) => self.parts.get(name).copied(),
+        }
+    }
+
+    pub(super) fn lanes(&self) -> impl Iterator<Item = u32> {
+        self.plain.into_iter().chain(self.parts.values().copied())
+    }
+
+    pub(super) fn has_lanes(&self) -> bool {
+        self.plain.is_some() || !self.parts.is_empty()
+    }
+
+    pub(super) fn turn(&self) -> Turn {
+        Turn { tag: self.tag, since: self.since }
+    }
+
+    /// Where it stands now, and when time alone will change that.
+    pub(super) fn stand(&self, settings: &Settings, upstream: &Upstream, now: Mono) -> (Standing, Option<Mono>) {
+        let only_retries = self.open.is_empty();
+        if only_retries && self.retry_only.is_empty() {
+            return (Standing::Idle, None);
+        }
+        if self.is_paused() {
+            return (Standing::Paused, None);
+        }
+        if let Err(until) = self.breaker.may_go(self.counts.in_flight, now) {
+            return (Standing::Broken, until);
+        }
+        if self.held_until > now {
+            return (Standing::RetryAfter, Some(self.held_until));
+        }
+        if self.counts.in_flight >= self.cap(settings) {
+            return (Standing::Capped, None);
+        }
+        if only_retries && self.retry_in_flight >= settings.group_retry_slots() {
+            return (Standing::RetrySlots, None);
+        }
+        if let Some(at) = self.policy.rate.and_then(|rate| self.rate.ready(rate, now).err()) {
+            return (Standing::Limited, Some(at));
+        }
+        (Standing::Ready(self.class(settings, upstream, only_retries, now)), None)
+    }
+
+    fn class(&self, settings: &Settings, upstream: &Upstream, only_retries: bool, now: Mono) -> Class {
+        // One attempt of an unsuspected group may always go; a second one only when the breaker is closed.
+        let suspect = self.counts.in_flight > 0 || upstream.suspects(&settings.breakers.upstream, self.failed, now);
+        // The count of the last second is only needed by those that hold more than two.
+        let ramp = self.counts.in_flight >= 2 && self.counts.in_flight >= 2 + self.ended.count(now);
+        Class::default()
+            .with(Class::SLOW, self.slow)
+            .with(Class::RAMP, ramp)
+            .with(Class::RETRY, only_retries)
+            .with(Class::SUSPECT, suspect)
+            .with(Class::SIDE, suspect && self.side)
+    }
+}
+
+/// Empty inner lanes that were charged more than their group's virtual time has reached.
+#[derive(Debug, Default)]
+pub(super) struct Debts {
+    owed: BTreeMap<Group, (Tag, Ewma)>,
+    /// At this size those that owe no more are dropped.
+    sweep_at: usize,
+}
+
+impl Debts {
+    pub(super) fn put(&mut self, name: Group, tag: Tag, estimate: Ewma, v: Tag) {
+        if tag <= v {
+            return;
+        }
+        self.owed.insert(name, (tag, estimate));
+        if self.owed.len() > self.sweep_at {
+            self.owed.retain(|_, (tag, _)| *tag > v);
+            self.sweep_at = self.owed.len() * 2 + 16;
+        }
+    }
+
+    pub(super) fn take(&mut self, name: &Group) -> Option<(Tag, Ewma)> {
+        self.owed.remove(name)
+    }
+}

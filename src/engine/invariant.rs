@@ -1,0 +1,137 @@
+//! I1–I9: what must hold after every step.
+//!
+//! What concerns one group is checked whenever the group was touched, in service too: it costs a few comparisons. Everything
+//! is checked by [`Engine::check_invariants`], in simulation after every step. A violation is counted, not a panic: `violations` must stay 0.
+//! I7 is the store's side of things and is checked by the simulation, which knows what is durable; I9 by running twice.
+
+use super::Engine;
+use super::due::Place;
+use super::group::Standing;
+use super::lane::Counts;
+use super::tags::Tag;
+
+impl Engine {
+    /// How often an invariant did not hold since the start.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.violations
+    }
+
+    /// Which one it was the last time.
+    #[must_use]
+    pub fn last_violation(&self) -> Option<&'static str> {
+        self.last_violation
+    }
+
+    /// What concerns the group that was just touched.
+    pub(super) fn check_group(&mut self, gid: u32) {
+        let Some(group) = self.groups.get(gid) else { return };
+        let what = match group.standing {
+            // I4: a charge and its corrections add up.
+            _ if group.counts.in_flight == 0 && group.charged_us != group.served_us => {
+                "I4: with nothing in flight a group was charged other than it was served"
+            }
+            // I2: in the field when and only when it is ready.
+            Standing::Ready(class) if !self.field.holds(class, gid) => "I2: a ready group is not in the field",
+            _ => return,
+        };
+        self.violation(what);
+    }
+
+    /// Checks everything, in time linear in what is in memory.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold, in words. It is counted, too.
+    pub fn check_invariants(&mut self) -> Result<(), String> {
+        let found = self.accounts().and_then(|()| self.places()).and_then(|()| self.leases_sound()).and_then(|()| self.fair());
+        if found.is_err() {
+            self.violation("found by a full check");
+        }
+        found
+    }
+
+    /// I1, and that the three books agree.
+    fn accounts(&self) -> Result<(), String> {
+        let totals = self.totals();
+        let came = totals.appended + totals.recovered;
+        let went = totals.delivered + totals.dead + totals.discarded;
+        ensure(came == went + self.counts.total(), || format!("I1: {came} came, {went} went, {:?} are here", self.counts))?;
+        let mut all = Counts::default();
+        for (_, group) in self.groups.iter() {
+            let mut sum = Counts::default();
+            for lane in group.lanes().filter_map(|lid| self.lanes.get(lid)) {
+                sum.add(&lane.counts);
+            }
+            ensure(sum == group.counts, || format!("I1: {} counts {:?}, its lanes {sum:?}", group.name, group.counts))?;
+            all.add(&sum);
+        }
+        ensure(all == self.counts, || format!("I1: counted {:?}, the groups have {all:?}", self.counts))
+    }
+
+    /// I2, I3: everything is in one place.
+    fn places(&self) -> Result<(), String> {
+        let mut ready = 0;
+        for (gid, group) in self.groups.iter() {
+            match group.standing {
+                Standing::Ready(class) => {
+                    ready += 1;
+                    ensure(self.field.holds(class, gid), || format!("I2: {} is ready and not in its heap", group.name))?;
+                }
+                _ => ensure(!self.field.holds_anywhere(gid), || format!("I2: {} is in the field and not ready", group.name))?,
+            }
+        }
+        ensure(ready == self.field.len(), || format!("I2: {ready} ready, {} in the field", self.field.len()))?;
+        let mut placed = self.retries.waiting().count() + self.leases.len() + self.counts.settling as usize;
+        for (_, lane) in self.lanes.iter() {
+            ensure(lane.keys.is_sound(), || "I3: an order key has no head and does not look for one".into())?;
+            ensure(!lane.has_twins(), || "I2: an event is twice in a lane".into())?;
+            for ev in lane.runnable() {
+                let place = self.retries.place(ev.seq);
+                placed += usize::from(ev.retrying);
+                ensure(matches!(place, Some(Place::Due(_))) == ev.retrying && (ev.retrying || place.is_none()), || {
+                    format!("I2: event {} may go and is {place:?}", ev.seq)
+                })?;
+            }
+        }
+        ensure(placed == self.retries.places(), || format!("I2: {placed} events placed, {} known", self.retries.places()))
+    }
+
+    /// I3, I5: leases against counts, caps and keys.
+    fn leases_sound(&self) -> Result<(), String> {
+        let (mut keys, mut slow, mut retry) = (std::collections::BTreeSet::new(), 0, 0);
+        for (ticket, lease) in self.leases.iter() {
+            ensure(self.retries.place(lease.ev.seq) == Some(Place::Leased(ticket)), || {
+                format!("I3: event {} has a lease and is elsewhere", lease.ev.seq)
+            })?;
+            ensure(lease.ev.order.as_ref().is_none_or(|key| keys.insert((lease.lid, key.clone()))), || {
+                format!("I3: two leases of one order key, {:?}", lease.ev.order)
+            })?;
+            slow += u32::from(self.groups.get(lease.gid).is_some_and(|group| group.slow));
+            retry += u32::from(lease.retry);
+        }
+        let counted = (self.leases.slow, self.leases.retry, self.counts.in_flight as usize);
+        ensure(counted == (slow, retry, self.leases.len()), || format!("I5: counted {counted:?}, found {slow}, {retry}"))
+    }
+
+    /// I6: the tag of a group that could go all the time is no further from virtual time than its head start, and what
+    /// its cap lets it be charged at once, explain; so two such groups are no further apart than both.
+    fn fair(&self) -> Result<(), String> {
+        for (_, group) in self.groups.iter() {
+            let cap = u64::from(group.cap(&self.settings));
+            let charges = Tag::of(self.longest_us.saturating_mul(cap), group.weight);
+            if !matches!(group.standing, Standing::Ready(_)) || group.gated {
+                continue;
+            }
+            let floor = self.v.minus(super::schedule::burst(&self.settings, group.weight)).minus(charges);
+            ensure(group.tag >= floor, || {
+                format!("I6: {} is at {} µs, virtual time at {} µs", group.name, group.tag.micros(), self.v.micros())
+            })?;
+            ensure(group.tag <= self.v.plus(charges), || format!("I6: {} is ahead of what it was charged", group.name))?;
+        }
+        Ok(())
+    }
+}
+
+fn ensure(holds: bool, say: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(say()) }
+}

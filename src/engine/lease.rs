@@ -1,0 +1,410 @@
+//! Leases (R4): the right to one attempt, with an owner and a deadline, charged as it runs (R2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::fact::{Ending, Removal, Scope};
+use super::lane::{Ev, Stage};
+use super::price::price;
+use super::request::{Dispatch, Request, Settle, Ticket, Verdict, WaitReason};
+use super::retry::{self, Next};
+use super::settle::After;
+use super::tags::{Tag, Weight};
+use super::{Charge, Engine, Settings, breaker, micros};
+use crate::event::{Mono, Now, Wall};
+
+/// A lease may outlive `timeout` by so much before it is cancelled, and as much again before it is taken back.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A running attempt is charged every so often.
+const CHARGE_EVERY: Duration = Duration::from_secs(1);
+
+/// With this long between two answers the upstream was not answering in between.
+const ANSWER_GAP_MAX: Duration = Duration::from_secs(10);
+
+/// What a lease has cost so far, and whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Price {
+    /// The group's at the time of the lease: a charge and its correction must be of one kind (I4).
+    pub(super) weight: Weight,
+    pub(super) charged_us: u64,
+}
+
+/// The right to one attempt.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) gid: u32,
+    pub(super) lid: u32,
+    pub(super) ev: Ev,
+    pub(super) price: Price,
+    pub(super) at: Mono,
+    /// When its attempt was asked for; until then its beginning is not durable.
+    pub(super) sent: Option<Mono>,
+    pub(super) retry: bool,
+    /// It was let through to see whether the upstream is back.
+    pub(super) probe: bool,
+    pub(super) wait: Duration,
+    pub(super) reason: WaitReason,
+    /// It is longer than what is slow.
+    long: bool,
+    /// A person wants it to end.
+    cancelled: bool,
+    /// It outlived its timeout and was cancelled for that.
+    overdue: bool,
+    /// What a person wants of its event.
+    pub(super) removal: Option<Removal>,
+    timer: Mono,
+}
+
+impl Lease {
+    pub(super) fn new(gid: u32, lid: u32, ev: Ev, price: Price, now: Mono) -> Self {
+        Self {
+            gid,
+            lid,
+            price,
+            at: now,
+            sent: None,
+            retry: ev.retrying,
+            probe: false,
+            wait: ev.wait(now),
+            reason: WaitReason::None,
+            long: false,
+            cancelled: false,
+            overdue: false,
+            removal: None,
+            timer: Mono(u64::MAX),
+            ev,
+        }
+    }
+
+    /// When to look at it next.
+    fn next_timer(&self, settings: &Settings, slow_after: Duration) -> Mono {
+        let Some(sent) = self.sent else { return Mono(u64::MAX) };
+        let overdue = sent.plus(settings.timeout).plus(GRACE);
+        let mut at = if self.overdue { overdue.plus(GRACE) } else { overdue };
+        if settings.charge == Charge::Time {
+            at = at.min(sent.plus(Duration::from_micros(self.price.charged_us)).plus(CHARGE_EVERY));
+        }
+        if self.long { at } else { at.min(sent.plus(slow_after)) }
+    }
+}
+
+/// Every lease, by ticket and so by the time it was given.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    all: BTreeMap<Ticket, Lease>,
+    timers: BTreeSet<(Mono, Ticket)>,
+    last: u64,
+    /// Held by slow groups.
+    pub(super) slow: u32,
+    /// Held by retries.
+    pub(super) retry: u32,
+}
+
+impl Leases {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn insert(&mut self, lease: Lease) -> Ticket {
+        self.last += 1;
+        let ticket = Ticket(self.last);
+        self.all.insert(ticket, lease);
+        ticket
+    }
+
+    pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Lease> {
+        self.all.get_mut(&ticket)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Lease)> {
+        self.all.iter().map(|(ticket, lease)| (*ticket, lease))
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Lease> {
+        let lease = self.all.remove(&ticket)?;
+        self.timers.remove(&(lease.timer, ticket));
+        Some(lease)
+    }
+
+    /// How many were given within `span`, and when the first of them was.
+    pub(super) fn younger_than(&self, span: Duration, now: Mono) -> (u32, Option<Mono>) {
+        let young = self.all.values().rev().map(|lease| lease.at).take_while(|at| now.since(*at) < span);
+        young.fold((0, None), |(count, _), at| (count + 1, Some(at)))
+    }
+
+    pub(super) fn wake(&self) -> Option<Mono> {
+        self.timers.first().map(|(at, _)| *at).filter(|at| *at < Mono(u64::MAX))
+    }
+
+    fn set_timer(&mut self, ticket: Ticket, settings: &Settings, slow_after: Duration) {
+        if let Some(lease) = self.all.get_mut(&ticket) {
+            self.timers.remove(&(lease.timer, ticket));
+            lease.timer = lease.next_timer(settings, slow_after);
+            self.timers.insert((lease.timer, ticket));
+        }
+    }
+}
+
+impl Engine {
+    /// An attempt ended: how, and how long it took. False when the ticket is not under way (any more); such a report changes nothing.
+    pub fn on_finished(&mut self, ticket: Ticket, ending: Ending, took: Duration, now: Now) -> bool {
+        let now = self.tick(now);
+        let Some(lease) = self.leases.remove(ticket) else { return false };
+        self.finish(lease, ending, took, now);
+        true
+    }
+
+    /// The attempt may be made: its beginning is durable, or need not be.
+    pub(super) fn dispatch(&mut self, ticket: Ticket, now: Mono) {
+        let slow_after = self.upstream.durations.slow_after(&self.settings);
+        let Some(lease) = self.leases.get_mut(ticket) else { return };
+        lease.sent = Some(now);
+        let (Some(group), Some(lane)) = (self.groups.get(lease.gid), self.lanes.get(lease.lid)) else { return };
+        self.requests.push_back(Request::Dispatch(Dispatch {
+            ticket,
+            seq: lease.ev.seq,
+            lane: crate::event::Lane { group: group.name.clone(), inner: lane.inner.clone() },
+            attempt: lease.ev.attempts,
+            will_retry: retry::will_retry(&self.settings.retry, &lease.ev, now),
+            wait: lease.wait,
+            reason: lease.reason,
+            quiet: lease.ev.quiet && !lease.retry,
+            deadline: now.plus(self.settings.timeout),
+        }));
+        self.leases.set_timer(ticket, &self.settings, slow_after);
+    }
+
+    /// The beginning of an attempt is durable.
+    pub(super) fn begun(&mut self, ticket: Ticket, now: Now) {
+        match self.leases.get_mut(ticket) {
+            Some(lease) if lease.cancelled => {
+                if let Some(lease) = self.leases.remove(ticket) {
+                    self.finish(lease, Ending::NotSent, Duration::ZERO, now);
+                }
+            }
+            Some(_) => self.dispatch(ticket, now.mono),
+            None => {}
+        }
+    }
+
+    /// Sets what a lease costs: the difference to what it cost before is charged, or given back.
+    pub(super) fn charge(&mut self, lease: &mut Lease, cost: u64) {
+        let old = std::mem::replace(&mut lease.price.charged_us, cost);
+        let weight = lease.price.weight;
+        self.longest_us = self.longest_us.max(cost);
+        if let Some(group) = self.groups.get_mut(lease.gid) {
+            group.tag = group.tag.plus(Tag::of(cost, weight)).minus(Tag::of(old, weight));
+            group.charged_us = (group.charged_us + cost).saturating_sub(old);
+            self.top = self.top.max(group.tag);
+            if let Some(lane) = self.lanes.get_mut(lease.lid) {
+                lane.tag = lane.tag.plus(Tag::of(cost, Weight::ONE)).minus(Tag::of(old, Weight::ONE));
+                group.top = group.top.max(lane.tag);
+            }
+        }
+    }
+
+    /// Leases whose time has come: to be charged, to make their group slow, to be cancelled, to be taken back.
+    pub(super) fn lease_timers(&mut self, now: Now) {
+        while let Some((at, ticket)) = self.leases.timers.first().copied() {
+            if at > now.mono {
+                break;
+            }
+            self.leases.timers.remove(&(at, ticket));
+            self.lease_timer(ticket, now);
+        }
+    }
+
+    fn lease_timer(&mut self, ticket: Ticket, now: Now) {
+        let slow_after = self.upstream.durations.slow_after(&self.settings);
+        let Some(mut lease) = self.leases.all.remove(&ticket) else { return };
+        let Some(sent) = lease.sent else {
+            self.leases.all.insert(ticket, lease);
+            return;
+        };
+        let ran = now.mono.since(sent);
+        let limit = self.settings.timeout.saturating_add(GRACE);
+        if ran >= limit.saturating_add(GRACE) {
+            // It was cancelled and nobody reported: the slot is not lost to it for ever. A late report finds no lease.
+            self.finish(lease, Ending::NoAnswer, ran, now);
+            return;
+        }
+        if ran >= limit && !lease.overdue {
+            lease.overdue = true;
+            self.requests.push_back(Request::Cancel { ticket });
+            self.violation("R4: a lease outlived its timeout by five seconds");
+        }
+        if self.settings.charge == Charge::Time {
+            let cost = price(&self.settings, micros(ran)).max(lease.price.charged_us);
+            self.charge(&mut lease, cost);
+        }
+        let (gid, lid) = (lease.gid, lease.lid);
+        if !lease.long && ran >= slow_after {
+            lease.long = true;
+            if let Some(group) = self.groups.get_mut(gid) {
+                group.long += 1;
+            }
+        }
+        self.leases.all.insert(ticket, lease);
+        self.leases.set_timer(ticket, &self.settings, slow_after);
+        self.judge_slow(gid);
+        self.touch(lid, now.mono);
+    }
+
+    /// Whether the group is slow (R4b); its slots change sides when that changes.
+    pub(super) fn judge_slow(&mut self, gid: u32) {
+        let slow_after = micros(self.upstream.durations.slow_after(&self.settings));
+        let Some(group) = self.groups.get_mut(gid) else { return };
+        let slow = group.long > 0 || group.estimate.micros().is_some_and(|us| us > slow_after);
+        if slow != group.slow {
+            group.slow = slow;
+            if slow {
+                self.leases.slow += group.counts.in_flight;
+            } else {
+                self.leases.slow = self.leases.slow.saturating_sub(group.counts.in_flight);
+            }
+        }
+    }
+
+    /// The lease is over: its price is settled, what it says about lane, group and upstream is taken in, and what follows for its event
+    /// goes out to be made durable.
+    fn finish(&mut self, mut lease: Lease, ending: Ending, took: Duration, now: Now) {
+        let (gid, lid) = (lease.gid, lease.lid);
+        let happened = ending != Ending::NotSent;
+        let cost = if happened { price(&self.settings, micros(took)) } else { 0 };
+        self.charge(&mut lease, cost);
+        self.shift(lid, Some(Stage::InFlight), Some(Stage::Settling), 1);
+        self.leases.retry -= u32::from(lease.retry);
+        if let Some(group) = self.groups.get_mut(gid) {
+            self.leases.slow -= u32::from(group.slow);
+            group.retry_in_flight -= u32::from(lease.retry);
+            group.long -= u32::from(lease.long);
+            group.served_us += cost;
+            group.minute.worked(cost, now.mono);
+            group.ended.add(now.mono);
+            self.minute.worked(cost, now.mono);
+        }
+        if happened {
+            self.sample(gid, lid, micros(took));
+        }
+        self.learn(&lease, ending, now.mono);
+        self.judge_slow(gid);
+        self.follow(lease, ending, now);
+        self.touch(lid, now.mono);
+    }
+
+    fn sample(&mut self, gid: u32, lid: u32, took_us: u64) {
+        self.upstream.durations.add(took_us);
+        if let Some(lane) = self.lanes.get_mut(lid) {
+            lane.estimate.add(took_us);
+        }
+        if let Some(group) = self.groups.get_mut(gid) {
+            group.estimate.add(took_us);
+        }
+    }
+
+    /// What the end says about the group and the upstream (R8).
+    fn learn(&mut self, lease: &Lease, ending: Ending, now: Mono) {
+        if matches!(ending, Ending::Cancelled | Ending::NotSent) {
+            if lease.probe {
+                self.upstream.breaker.unprobe();
+            }
+            return;
+        }
+        let settings = self.settings.breakers;
+        let failed = ending.fails_upstream();
+        let answered = ending.is_answer();
+        let end = breaker::End { group: lease.gid, began: lease.at, probe: lease.probe, failed, answered };
+        self.upstream.breaker.ended(&settings.upstream, self.settings.slots, end, now);
+        let Some(group) = self.groups.get_mut(lease.gid) else { return };
+        group.breaker.ended(&settings.group, ending.fails_group(), lease.at, now);
+        if failed {
+            group.failed = Some(now);
+        }
+        if answered && let Some((last, whose)) = self.upstream.answered.replace((now, lease.gid)) {
+            let between = micros(now.since(last).min(ANSWER_GAP_MAX));
+            self.upstream.answered_us += between;
+            if whose == lease.gid {
+                group.answered_alone_us += between;
+            }
+        }
+        self.hold_back(lease.gid, ending, now);
+    }
+
+    /// A `Retry-After` of a 429 or a 503.
+    fn hold_back(&mut self, gid: u32, ending: Ending, now: Mono) {
+        let Ending::Server { status: status @ (429 | 503), retry_after: Some(asked) } = ending else { return };
+        let settings = self.settings.breakers.upstream;
+        if asked.scope != Scope::Upstream
+            && let Some(group) = self.groups.get_mut(gid)
+        {
+            group.held_until = group.held_until.max(now.plus(asked.delay.min(retry::GROUP_HOLD_MAX)));
+        }
+        if asked.scope == Scope::Upstream || (asked.scope == Scope::Auto && status == 503) {
+            let alone = asked.scope == Scope::Upstream;
+            self.upstream.breaker.asked(&settings, gid, asked.delay, alone, now);
+        }
+    }
+
+    /// What follows for the event.
+    fn follow(&mut self, lease: Lease, ending: Ending, now: Now) {
+        let Lease { lid, mut ev, removal, .. } = lease;
+        if matches!(ending, Ending::Client(_)) {
+            ev.refused = ev.refused.saturating_add(1);
+        }
+        let seq = ev.seq;
+        let hold_left = self.hold_left(lease.gid, &mut ev, ending);
+        let next = retry::next(&self.settings.retry, &ev, ending, hold_left, now.mono, &mut self.rng);
+        self.retries.settle(seq);
+        let (verdict, after) = match (next, removal) {
+            (Next::Delivered, _) => (Verdict::Delivered, After::ended(lid, ev)),
+            (_, Some(removal)) => (removal_verdict(removal), After::ended(lid, ev)),
+            (Next::Dead(reason), None) => (Verdict::Dead(reason), After::ended(lid, ev)),
+            (Next::Back, None) => {
+                ev.attempts = ev.attempts.saturating_sub(1);
+                (Verdict::Released, After::Back { lid, ev: Box::new(ev) })
+            }
+            (Next::Again(delay), None) => {
+                if let (Some(key), Some(lane)) = (&ev.order, self.lanes.get_mut(lid)) {
+                    lane.keys.hold(key);
+                }
+                let due = now.wall.plus(delay);
+                (Verdict::RetryAt(due), After::Retry { lid, at: now.mono.plus(delay), due, ev: Box::new(ev) })
+            }
+        };
+        self.outbox.push(Settle { seq, at: now.wall, verdict }, after);
+    }
+
+    /// How much longer the event may hold its order key: from its first failure, counting only time in which the upstream answered other
+    /// groups (R7).
+    fn hold_left(&self, gid: u32, ev: &mut Ev, ending: Ending) -> Option<Duration> {
+        if ending == Ending::Success || ev.order.is_none() {
+            return None;
+        }
+        let alone = self.groups.get(gid).map_or(0, |group| group.answered_alone_us);
+        let clock = self.upstream.answered_us.saturating_sub(alone);
+        let from = *ev.held_from.get_or_insert(clock);
+        Some(self.settings.order_max_hold.saturating_sub(Duration::from_micros(clock.saturating_sub(from))))
+    }
+
+    /// Asks for the end of an attempt, or ends a lease whose attempt has not been asked for.
+    pub(super) fn cancel_lease(&mut self, ticket: Ticket) {
+        let Some(lease) = self.leases.get_mut(ticket) else { return };
+        if !lease.cancelled {
+            lease.cancelled = true;
+            if lease.sent.is_some() {
+                self.requests.push_back(Request::Cancel { ticket });
+            }
+        }
+    }
+}
+
+/// What a person's wish is in the store.
+pub(super) fn removal_verdict(removal: Removal) -> Verdict {
+    removal.reason().map_or(Verdict::Discarded, |reason| Verdict::Dead(reason.into()))
+}
+
+/// A due time of the store on the monotonic clock: never further away than the longest delay, whatever a clock was set to.
+pub(super) fn due_on_mono(settings: &Settings, due: Wall, now: Now) -> Mono {
+    now.mono.plus(due.since(now.wall).min(settings.retry.backoff.max))
+}

@@ -1,0 +1,296 @@
+//! What the engine asks for: attempts, settlements, events from the store.
+
+use std::time::Duration;
+
+use crate::event::{Group, Lane, Mono, Seq, Wall};
+
+/// Names one lease. Tickets grow and are never used again, so a late report about an old one cannot touch a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Names one batch of settlements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Batch(pub u64);
+
+/// One thing to do. Each is answered by the fact named with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Make one attempt; then [`on_finished`](super::Engine::on_finished).
+    Dispatch(Dispatch),
+    /// Make these durable, whole and in this order; then [`on_settled`](super::Engine::on_settled) or
+    /// [`on_settle_failed`](super::Engine::on_settle_failed). One batch is under way at a time.
+    Settle {
+        /// Its name. A batch that failed comes again under the same.
+        batch: Batch,
+        /// What to write.
+        settlements: Vec<Settle>,
+    },
+    /// Read a lane's fresh events; then [`on_loaded`](super::Engine::on_loaded). One a lane at a time.
+    Load {
+        /// Which lane.
+        lane: Lane,
+        /// Only those with a seq above this.
+        after: Seq,
+        /// At most so many.
+        n: usize,
+    },
+    /// Read retrying events of all lanes in the order of (due, seq); then [`on_due_loaded`](super::Engine::on_due_loaded). One at a
+    /// time.
+    LoadDue {
+        /// Only those after this.
+        after: Option<(Wall, Seq)>,
+        /// At most so many.
+        n: usize,
+    },
+    /// End this attempt now. Its end is reported like any other.
+    Cancel {
+        /// Which.
+        ticket: Ticket,
+    },
+}
+
+/// One attempt to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// The lease.
+    pub ticket: Ticket,
+    /// Of which event.
+    pub seq: Seq,
+    /// Of which lane.
+    pub lane: Lane,
+    /// The how-manieth attempt of the event, from 1.
+    pub attempt: u32,
+    /// Whether any failure that is not final would be followed by another attempt.
+    pub will_retry: bool,
+    /// From the durable commit (for a retry: from its due time) to the lease.
+    pub wait: Duration,
+    /// What it waited for most recently.
+    pub reason: WaitReason,
+    /// Whether the event found its lane within its head start: what is promised to the quiet is measured on these.
+    pub quiet: bool,
+    /// When the attempt must have ended.
+    pub deadline: Mono,
+}
+
+/// What follows for an event; to be made durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// Which event.
+    pub seq: Seq,
+    /// When this was decided.
+    pub at: Wall,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// What follows for an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// An attempt begins, and counts.
+    Begun,
+    /// Try again, not before this time.
+    RetryAt(Wall),
+    /// Handed back without an attempt: fresh again, at its old place.
+    Released,
+    /// The upstream has it.
+    Delivered,
+    /// Given up; why, in words.
+    Dead(Box<str>),
+    /// Thrown away by a person.
+    Discarded,
+}
+
+/// What an event waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WaitReason {
+    /// Nothing: it went at once.
+    None,
+    /// Its group's turn among others.
+    Turn,
+    /// Events of its own lane.
+    Lane,
+    /// Its group's cap.
+    Cap,
+    /// Its group's rate, or the upstream's.
+    Rate,
+    /// Its group was paused, or the upstream.
+    Paused,
+    /// Its group's breaker, or the upstream's.
+    Breaker,
+    /// A `Retry-After`.
+    RetryAfter,
+    /// An earlier event of its order key.
+    Order,
+    /// A slot for retries.
+    RetrySlots,
+    /// A slot for slow groups.
+    Slow,
+}
+
+impl WaitReason {
+    /// Its name, as `Fairlane-Wait-Reason` says it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Turn => "turn",
+            Self::Lane => "lane",
+            Self::Cap => "cap",
+            Self::Rate => "rate",
+            Self::Paused => "paused",
+            Self::Breaker => "breaker",
+            Self::RetryAfter => "retry_after",
+            Self::Order => "order",
+            Self::RetrySlots => "retry_slots",
+            Self::Slow => "slow",
+        }
+    }
+}
+
+/// The order in which [`Engine::groups`](super::Engine::groups) lists them; each descending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// By the age of the oldest pending event.
+    Age,
+    /// By pending events.
+    Depth,
+    /// By worker time in the last minute.
+    Seconds,
+    /// By arrivals in the last minute.
+    Rate,
+}
+
+/// Where a group stands. A group is in exactly one of these (I2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It has nothing that could go.
+    Idle,
+    /// It waits for its turn.
+    Ready,
+    /// Its attempts in flight are as many as its cap.
+    Capped,
+    /// Its rate has no token.
+    Limited,
+    /// A person paused it.
+    Paused,
+    /// Its breaker is open, or the upstream's.
+    Broken,
+    /// A `Retry-After`, or an order key, holds it back.
+    Held,
+    /// Slow groups hold all the slots they may.
+    Slow,
+    /// It has only retries, and they hold all the slots they may.
+    RetrySlots,
+}
+
+impl State {
+    /// Its name in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Ready => "ready",
+            Self::Capped => "capped",
+            Self::Limited => "limited",
+            Self::Paused => "paused",
+            Self::Broken => "broken",
+            Self::Held => "held",
+            Self::Slow => "slow",
+            Self::RetrySlots => "retry_slots",
+        }
+    }
+}
+
+/// A group as people see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupView {
+    /// Which.
+    pub group: Group,
+    /// Where it stands.
+    pub state: State,
+    /// Why it does not run, in words; empty when it may.
+    pub reason: String,
+    /// Its weight.
+    pub weight: f64,
+    /// Its cap, the default put in.
+    pub concurrency: u32,
+    /// Its rate.
+    pub rate: Option<super::Rate>,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Fresh events.
+    pub queued: u64,
+    /// Events that wait for a further attempt.
+    pub retrying: u64,
+    /// Attempts in flight.
+    pub in_flight: u32,
+    /// How long the oldest event known to the engine has waited.
+    pub oldest: Duration,
+    /// Worker time since the group became active.
+    pub worker_time: Duration,
+    /// Its part of all worker time in the last minute, 0 to 1.
+    pub share: f64,
+    /// Events a second that arrived in the last minute.
+    pub arrival_rate: f64,
+    /// Events a second that ended in the last minute.
+    pub drain_rate: f64,
+    /// The 99th percentile of waits in the last minutes; `None` before the first lease.
+    pub wait_p99: Option<Duration>,
+    /// How long until its backlog is gone at these rates; `None` when it does not shrink.
+    pub eta: Option<Duration>,
+}
+
+/// Who holds the slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// Attempts in flight.
+    pub busy: u32,
+    /// Of them, those of slow groups.
+    pub slow: u32,
+    /// Of them, retries.
+    pub retry: u32,
+    /// Those that could be taken now: fewer than the rest during slow start.
+    pub free: u32,
+}
+
+/// A breaker's position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Attempts go.
+    Closed,
+    /// Attempts go, few at first.
+    SlowStart {
+        /// How many at a time.
+        slots: u32,
+    },
+    /// One attempt at a time, to see.
+    HalfOpen,
+    /// No attempts before this time.
+    Open {
+        /// When the first attempt may go.
+        until: Mono,
+    },
+}
+
+/// Cumulative counters and what stands; I1 is an equation between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events that were appended while the engine ran, replays and released ones with them.
+    pub appended: u64,
+    /// Events that were found pending at the start.
+    pub recovered: u64,
+    /// Durably delivered.
+    pub delivered: u64,
+    /// Durably dead.
+    pub dead: u64,
+    /// Durably discarded.
+    pub discarded: u64,
+    /// Fresh events.
+    pub queued: u64,
+    /// Events that wait for a further attempt.
+    pub retrying: u64,
+    /// Events with a lease, or whose settlement is not durable yet.
+    pub in_flight: u64,
+    /// Leases ever given.
+    pub leases: u64,
+}

@@ -1,0 +1,286 @@
+//! Whose turn it is: standing in the field, the head start, the pick (R1, R3, R4, R4b, R8, R11).
+
+use std::time::Duration;
+
+use super::field::Class;
+use super::group::Standing;
+use super::lane::Stage;
+use super::lease::{Lease, Price};
+use super::price::price;
+use super::request::{BreakerState, Settle, Ticket, Verdict, WaitReason};
+use super::settle::After;
+use super::tags::{Tag, Turn, Weight};
+use super::{Engine, LOADS_MAX, Settings, micros};
+use crate::event::{Mono, Now};
+
+/// While the upstream recovers, an attempt older than this does not count against the few slots: one that hangs must not
+/// keep everybody out.
+const SLOW_START_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A shorter wait than this was none.
+const NO_WAIT: Duration = Duration::from_millis(1);
+
+/// The longest that a group's wake-up is put off, so that groups whose tokens come at once do not all come at once.
+const WAKE_JITTER: Duration = Duration::from_millis(50);
+
+/// The head start of a lane of that weight.
+pub(super) fn burst(settings: &Settings, weight: Weight) -> Tag {
+    Tag::of(micros(settings.burst), weight)
+}
+
+impl Engine {
+    /// Puts a lane where it belongs inside its group.
+    pub(super) fn stand_lane(&mut self, lid: u32) {
+        let Some(lane) = self.lanes.get_mut(lid) else { return };
+        let Some(group) = self.groups.get_mut(lane.group) else { return };
+        let (open, due) = (lane.has_open(), lane.has_due());
+        let places = &mut self.inner_places;
+        if !open && !due {
+            group.open.remove(places, lid);
+            group.retry_only.remove(places, lid);
+            lane.turn = None;
+        } else {
+            if lane.turn.is_none() {
+                // R3, inside: raised when it becomes ready, by nothing else and never lowered.
+                lane.tag = lane.tag.max(group.v.minus(burst(&self.settings, Weight::ONE)));
+                self.step += 1;
+            }
+            let since = lane.turn.map_or(self.step, |turn| turn.since);
+            let turn = Turn { tag: lane.tag, since };
+            lane.turn = Some(turn);
+            let (to, from) = if open {
+                (&mut group.open, &mut group.retry_only)
+            } else {
+                (&mut group.retry_only, &mut group.open)
+            };
+            from.remove(places, lid);
+            to.set(places, turn, lid);
+        }
+        if group.open.is_empty() && group.retry_only.is_empty() {
+            group.v = group.v.max(group.top);
+        }
+    }
+
+    /// Puts a group where it belongs: into the field, or out of it with a time to look again.
+    pub(super) fn refresh(&mut self, gid: u32, now: Mono) {
+        let Some(group) = self.groups.get_mut(gid) else { return };
+        let (standing, wake) = group.stand(&self.settings, &self.upstream.breaker, now);
+        let was = std::mem::replace(&mut group.standing, standing);
+        if let (Standing::Ready(old), true) = (was, was != standing) {
+            self.field.remove(old, gid);
+        }
+        if let Standing::Ready(class) = standing {
+            if !matches!(was, Standing::Ready(_)) {
+                // R3: for whatever reason it was away.
+                group.tag = group.tag.max(self.v.minus(burst(&self.settings, group.weight)));
+                self.step += 1;
+                group.since = self.step;
+                group.gated = false;
+                if let Some(reason) = was.reason() {
+                    group.blocked = Some((reason, now));
+                }
+            }
+            group.gated |= class.is_gated() || (class.has(Class::SUSPECT) && !self.upstream.breaker.is_closed());
+            self.field.set(class, group.turn(), gid);
+        }
+        match wake {
+            Some(at) => {
+                let jitter = if standing == Standing::Limited { self.rng.part_of(WAKE_JITTER) } else { Duration::ZERO };
+                self.wakes.set(&mut self.wake_places, at.plus(jitter), gid);
+            }
+            None => self.wakes.remove(&mut self.wake_places, gid),
+        }
+    }
+
+    /// Gives one lease, or asks for the event that it would be for. False when nothing may go now.
+    pub(super) fn lease_next(&mut self, now: Now) -> bool {
+        self.upstream.wake = None;
+        if self.draining || self.field.is_empty() {
+            self.rest();
+            return false;
+        }
+        if let Some((reason, wake)) = self.closed(now.mono) {
+            self.upstream.wake = wake;
+            self.upstream.blocked = Some((reason, now.mono));
+            return false;
+        }
+        if self.free_slots(now.mono) == 0 {
+            return false;
+        }
+        let Some((class, gid)) = self.pick() else {
+            self.upstream.wake = self.upstream.breaker.wake();
+            if self.upstream.wake.is_some() {
+                self.upstream.blocked = Some((WaitReason::Breaker, now.mono));
+            }
+            return false;
+        };
+        // Ramp, suspicion and slowness change with time and the upstream's median: one who was at the head may have to move.
+        let Some(group) = self.groups.get(gid) else { return false };
+        if group.stand(&self.settings, &self.upstream.breaker, now.mono).0 != Standing::Ready(class) {
+            self.refresh(gid, now.mono);
+            return true;
+        }
+        self.take_turn(gid, class, now)
+    }
+
+    /// Nobody is ready while a slot is free: all that was charged is in the past (R3).
+    fn rest(&mut self) {
+        if self.field.is_empty() && (self.leases.len() as u32) < self.settings.slots {
+            self.v = self.v.max(self.top);
+        }
+    }
+
+    /// Whether the upstream as a whole takes nothing now, and when that is over.
+    fn closed(&mut self, now: Mono) -> Option<(WaitReason, Option<Mono>)> {
+        self.upstream.breaker.tick(now);
+        if self.upstream.paused {
+            return Some((WaitReason::Paused, None));
+        }
+        if self.upstream.breaker.is_held(now) {
+            return Some((WaitReason::RetryAfter, self.upstream.breaker.wake()));
+        }
+        let at = self.settings.rate.and_then(|rate| self.upstream.rate.ready(rate, now).err())?;
+        Some((WaitReason::Rate, Some(at)))
+    }
+
+    /// Slots that may be taken now. Fewer than there are while the upstream recovers (R8).
+    pub(super) fn free_slots(&mut self, now: Mono) -> u32 {
+        let busy = self.leases.len() as u32;
+        let free = self.settings.slots.saturating_sub(busy);
+        let BreakerState::SlowStart { slots } = self.upstream.breaker.state() else { return free };
+        let (young, oldest) = self.leases.younger_than(SLOW_START_PATIENCE, now);
+        let free = free.min(slots.saturating_sub(young));
+        if free == 0 {
+            self.upstream.wake = oldest.map(|at| at.plus(SLOW_START_PATIENCE));
+        }
+        free
+    }
+
+    /// The group with the lowest tag among those whose gates are open.
+    fn pick(&mut self) -> Option<(Class, u32)> {
+        let slow = self.leases.slow < self.settings.slow_slots();
+        let ramp = (self.leases.len() as u32).saturating_mul(2) < self.settings.slots;
+        let retry = self.leases.retry < self.settings.retry_slots();
+        let breaker = &self.upstream.breaker;
+        let (closed, probe) = (breaker.is_closed(), breaker.may_probe());
+        let gates = |class: Class, side: bool| {
+            let passes = |bit: Class, open: bool| open || !class.has(bit);
+            let trusted = closed || !class.has(Class::SUSPECT) || (probe && class.has(Class::SIDE) != side);
+            passes(Class::SLOW, slow) && passes(Class::RAMP, ramp) && passes(Class::RETRY, retry) && trusted
+        };
+        let side = breaker.side;
+        let found = self.field.first(|class| gates(class, side));
+        if found.is_some() || !probe {
+            return found;
+        }
+        // Everybody who could has probed in this round: another round begins.
+        let found = self.field.first(|class| gates(class, !side));
+        if found.is_some() {
+            self.upstream.breaker.side = !side;
+        }
+        found
+    }
+
+    /// The group's turn: the lane whose turn it is inside, the event whose turn it is in the lane, and its lease.
+    fn take_turn(&mut self, gid: u32, class: Class, now: Now) -> bool {
+        let retry_slot = self.leases.retry < self.settings.retry_slots();
+        let limits = self.limits();
+        let Some(group) = self.groups.get_mut(gid) else { return false };
+        let retry_ok = retry_slot && group.retry_in_flight < self.settings.group_retry_slots();
+        let open = group.open.first();
+        let due = group.retry_only.first().filter(|_| retry_ok);
+        let Some((turn, lid)) = [open, due].into_iter().flatten().min() else { return false };
+        let Some(lane) = self.lanes.get_mut(lid) else { return false };
+        let Some(ev) = lane.next(retry_ok, limits) else {
+            if self.loads >= LOADS_MAX {
+                return false;
+            }
+            lane.loading = Some(super::lane::Load::Fresh);
+            self.ask(lid);
+            self.stand_lane(lid);
+            self.refresh(gid, now.mono);
+            return true;
+        };
+        // R1: V is the highest tag ever chosen, of groups and of the lanes in each.
+        group.v = group.v.max(turn.tag);
+        self.v = self.v.max(group.tag);
+        let guess = lane.estimate.micros().unwrap_or_else(|| self.upstream.durations.guess_us());
+        let cost = price(&self.settings, guess);
+        let lease = Lease::new(gid, lid, ev, Price { weight: group.weight, charged_us: 0 }, now.mono);
+        self.grant(lease, class, cost, now);
+        true
+    }
+
+    fn grant(&mut self, mut lease: Lease, class: Class, cost: u64, now: Now) {
+        let (gid, lid) = (lease.gid, lease.lid);
+        lease.probe = class.has(Class::SUSPECT) && !self.upstream.breaker.is_closed();
+        if lease.probe {
+            self.upstream.breaker.probe();
+        }
+        lease.reason = self.wait_reason(&lease, class, now.mono);
+        lease.ev.attempts = lease.ev.attempts.saturating_add(1);
+        lease.ev.first.get_or_insert(super::lane::line(now.mono));
+        let from = if lease.retry { Stage::Retrying } else { Stage::Queued };
+        self.shift(lid, Some(from), Some(Stage::InFlight), 1);
+        self.charge(&mut lease, cost);
+        if let Some(rate) = self.settings.rate {
+            self.upstream.rate.take(rate, now.mono);
+        }
+        self.leases.retry += u32::from(lease.retry);
+        let cap_ok = self.groups.get_mut(gid).is_none_or(|group| {
+            if let Some(rate) = group.policy.rate {
+                group.rate.take(rate, now.mono);
+            }
+            group.retry_in_flight += u32::from(lease.retry);
+            group.waits.add(lease.wait);
+            if lease.probe {
+                group.side = self.upstream.breaker.side;
+            }
+            self.leases.slow += u32::from(group.slow);
+            group.counts.in_flight <= group.cap(&self.settings)
+        });
+        if !cap_ok || self.leases.len() as u32 >= self.settings.slots {
+            self.violation("I5: more in flight than a cap or the slots allow");
+        }
+        self.totals.leases += 1;
+        let (seq, retry) = (lease.ev.seq, lease.retry);
+        let ticket = self.leases.insert(lease);
+        self.leased(ticket, seq, retry, now);
+        self.touch(lid, now.mono);
+    }
+
+    /// The attempt counts, durably, and is made: in this order, where that is wanted (I7).
+    fn leased(&mut self, ticket: Ticket, seq: crate::event::Seq, retry: bool, now: Now) {
+        if self.retries.lease(seq, ticket, retry).is_err() {
+            self.violation("I3: an event was leased twice");
+        }
+        let begun = Settle { seq, at: now.wall, verdict: Verdict::Begun };
+        if self.settings.begun_first {
+            self.outbox.push(begun, After::Begun(ticket));
+        } else {
+            self.outbox.push(begun, After::Nothing);
+            self.dispatch(ticket, now.mono);
+        }
+    }
+
+    /// What the event of a lease waited for, most recently.
+    fn wait_reason(&self, lease: &Lease, class: Class, now: Mono) -> WaitReason {
+        if lease.ev.wait(now) < NO_WAIT {
+            return WaitReason::None;
+        }
+        let since = lease.ev.since;
+        let later = |blocked: Option<(WaitReason, Mono)>| {
+            blocked.filter(|(_, until)| super::lane::line(*until) > since).map(|(reason, until)| (until, reason))
+        };
+        let group = self.groups.get(lease.gid).and_then(|group| later(group.blocked));
+        if let Some((_, reason)) = group.max(later(self.upstream.blocked)) {
+            return reason;
+        }
+        match () {
+            () if lease.ev.keyed => WaitReason::Order,
+            () if class.has(Class::SLOW) => WaitReason::Slow,
+            () if lease.ev.behind => WaitReason::Lane,
+            () => WaitReason::Turn,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What stands, for people, metrics and the driver. Nothing here changes anything.
+
+use std::time::Duration;
+
+use super::field::Class;
+use super::group::{GroupState, Standing};
+use super::request::{BreakerState, GroupView, Slots, Sort, State, Totals};
+use super::{Engine, lane};
+use crate::event::{Group, Mono};
+
+impl Engine {
+    /// Counters, and where all pending events stand (I1).
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        Totals {
+            queued: self.counts.queued,
+            retrying: self.counts.retrying,
+            in_flight: u64::from(self.counts.in_flight) + u64::from(self.counts.settling),
+            ..self.totals
+        }
+    }
+
+    /// Who holds the slots.
+    #[must_use]
+    pub fn slots(&self) -> Slots {
+        let busy = self.leases.len() as u32;
+        let limit = self.upstream.breaker.slow_start().unwrap_or(u32::MAX).min(self.settings.slots);
+        Slots { busy, slow: self.leases.slow, retry: self.leases.retry, free: limit.saturating_sub(busy) }
+    }
+
+    /// Where the upstream's breaker stands.
+    #[must_use]
+    pub fn breaker(&self) -> BreakerState {
+        self.upstream.breaker.state()
+    }
+
+    /// The upstream's median attempt; `None` before the first.
+    #[must_use]
+    pub fn median(&self) -> Option<Duration> {
+        self.upstream.durations.median_us().map(Duration::from_micros)
+    }
+
+    /// Groups with pending events.
+    #[must_use]
+    pub fn active_groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Lanes with pending events.
+    #[must_use]
+    pub fn active_lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Groups without pending events of which something is remembered: what they owe, or what binds them.
+    #[must_use]
+    pub fn dormant_groups(&self) -> usize {
+        self.dormant.len()
+    }
+
+    /// Whether a drain has come to its end: no attempt in flight, and every settlement durable.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.leases.len() == 0 && self.outbox.is_empty()
+    }
+
+    /// Retrying events whose time came more than `late` ago and that could go: their group is ready for them and they are not leased. Takes
+    /// time in the number of active lanes.
+    #[must_use]
+    pub fn retries_overdue(&self, late: Duration) -> u64 {
+        let ready = |lane: &&lane::LaneState| {
+            self.groups.get(lane.group).is_some_and(|group| matches!(group.standing, Standing::Ready(_)))
+        };
+        let lanes = self.lanes.iter().map(|(_, lane)| lane).filter(ready);
+        lanes.map(|lane| lane.due_before(self.now, late)).sum()
+    }
+
+    /// Comparisons made so far to keep ready groups in order and to pick from them (R1).
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.field.steps()
+    }
+
+    /// One group; `None` when it has no pending event.
+    #[must_use]
+    pub fn group(&self, group: &Group, now: Mono) -> Option<GroupView> {
+        let gid = self.names.get(group)?;
+        self.groups.get(*gid).map(|group| self.view(group, now))
+    }
+
+    /// The first `limit` active groups in that order; equal ones by name. Takes time in the number of active groups.
+    #[must_use]
+    pub fn groups(&self, sort: Sort, limit: usize, now: Mono) -> Vec<GroupView> {
+        let mut all: Vec<(u64, &GroupState)> =
+            self.groups.iter().map(|(_, group)| (self.sort_key(group, sort, now), group)).collect();
+        all.sort_unstable_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
+        all.iter().take(limit).map(|(_, group)| self.view(group, now)).collect()
+    }
+
+    fn sort_key(&self, group: &GroupState, sort: Sort, now: Mono) -> u64 {
+        match sort {
+            Sort::Age => super::micros(self.oldest(group, now)),
+            Sort::Depth => group.counts.total(),
+            Sort::Seconds => group.minute.worker_us(now),
+            Sort::Rate => (group.minute.arrival_rate(now) * 1_000.0) as u64,
+        }
+    }
+
+    fn oldest(&self, group: &GroupState, now: Mono) -> Duration {
+        let lanes = group.lanes().filter_map(|lid| self.lanes.get(lid));
+        let received = lanes.filter_map(lane::LaneState::oldest).min();
+        received.map_or(Duration::ZERO, |at| lane::since_line(at, now))
+    }
+
+    fn view(&self, group: &GroupState, now: Mono) -> GroupView {
+        let state = self.state(group);
+        let (arrival_rate, drain_rate) = (group.minute.arrival_rate(now), group.minute.drain_rate(now));
+        let all_us = self.minute.worker_us(now);
+        let pending = group.counts.queued + group.counts.retrying;
+        GroupView {
+            group: group.name.clone(),
+            state,
+            reason: self.reason(group, state, now),
+            weight: group.policy.weight,
+            concurrency: group.cap(&self.settings),
+            rate: group.policy.rate,
+            paused: group.is_paused(),
+            queued: group.counts.queued,
+            retrying: group.counts.retrying,
+            in_flight: group.counts.in_flight,
+            oldest: self.oldest(group, now),
+            worker_time: Duration::from_micros(group.served_us),
+            share: if all_us == 0 { 0.0 } else { group.minute.worker_us(now) as f64 / all_us as f64 },
+            arrival_rate,
+            drain_rate,
+            wait_p99: group.waits.p99(),
+            eta: (drain_rate > arrival_rate)
+                .then(|| Duration::try_from_secs_f64(pending as f64 / (drain_rate - arrival_rate)).ok())
+                .flatten(),
+        }
+    }
+
+    fn state(&self, group: &GroupState) -> State {
+        let slow_full = self.leases.slow >= self.settings.slow_slots();
+        let retry_full = self.leases.retry >= self.settings.retry_slots();
+        let closed = self.upstream.breaker.is_closed();
+        match group.standing {
+            Standing::Idle if group.counts.queued > 0 => State::Held,
+            Standing::Idle => State::Idle,
+            Standing::Ready(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
+            Standing::Ready(class) if class.has(Class::SLOW) && slow_full => State::Slow,
+            Standing::Ready(class) if class.has(Class::RETRY) && retry_full => State::RetrySlots,
+            Standing::Ready(_) => State::Ready,
+            Standing::Capped => State::Capped,
+            Standing::Limited => State::Limited,
+            Standing::Paused => State::Paused,
+            Standing::Broken => State::Broken,
+            Standing::RetryAfter => State::Held,
+            Standing::RetrySlots => State::RetrySlots,
+        }
+    }
+
+    /// Why a group does not run, in words.
+    fn reason(&self, group: &GroupState, state: State, now: Mono) -> String {
+        let left = |until: Mono| until.since(now).as_millis().div_ceil(1_000);
+        match state {
+            State::Idle if group.counts.retrying > 0 => "its retries are not due yet".into(),
+            State::Idle => String::new(),
+            State::Ready if self.upstream.paused => "the upstream is paused".into(),
+            State::Ready if self.draining => "draining: no further attempt is made".into(),
+            State::Ready => String::new(),
+            State::Capped => format!("{} attempts in flight, its cap", group.counts.in_flight),
+            State::Limited => "its rate has no token now".into(),
+            State::Paused => "paused".into(),
+            State::Broken => match (group.breaker.may_go(0, now), self.breaker()) {
+                (Err(Some(until)), _) => format!("its breaker is open for {} s more", left(until)),
+                (Ok(()), BreakerState::Open { until }) => {
+                    format!("the upstream's breaker is open for {} s more", left(until))
+                }
+                (Ok(()), BreakerState::HalfOpen) => "the upstream's breaker lets one attempt through at a time".into(),
+                _ => "its breaker lets one attempt through at a time".into(),
+            },
+            State::Held if group.held_until > now => {
+                format!("the upstream asked to wait (Retry-After), {} s more", left(group.held_until))
+            }
+            State::Held => "its events wait behind their order keys".into(),
+            State::Slow => "slow groups hold all the slots they may".into(),
+            State::RetrySlots => "retries hold all the slots they may".into(),
+        }
+    }
+}

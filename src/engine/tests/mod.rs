@@ -1,0 +1,10 @@
+//! The engine's rules (R1–R9, R11), each by a test that fails without it. `rig` is the world they run in, `model` its store;
+//! `tests/sim` runs the whole with faults and crashes.
+
+mod cost;
+mod fair;
+pub(super) mod model;
+mod rig;
+mod rules;
+
+use crate::{engine, event};

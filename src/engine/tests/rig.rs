@@ -1,0 +1,264 @@
+//! A world for tests of single rules: a store that is always there, an upstream that is a closure, and time that jumps to the next thing
+//! that happens.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use super::model::Model;
+use crate::engine::*;
+use crate::event::{Group, Lane, Mono, Now, Wall};
+
+/// What happens at a time.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    Ended(Ticket, usize),
+    Tick,
+    Arrive(usize),
+}
+
+/// How an attempt goes.
+pub(super) type Answer = Box<dyn FnMut(&Dispatch, Mono) -> (Duration, Ending)>;
+
+/// What a group got.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Got {
+    pub(super) attempts: u64,
+    pub(super) delivered: u64,
+    pub(super) worker_us: u64,
+    pub(super) waits: Vec<Duration>,
+    pub(super) most_in_flight: u32,
+    in_flight: u32,
+}
+
+pub(super) struct Rig {
+    pub(super) engine: Engine,
+    pub(super) store: Model,
+    pub(super) now: Mono,
+    pub(super) answer: Answer,
+    pub(super) got: BTreeMap<Group, Got>,
+    /// Every dispatch, in order, when wanted.
+    pub(super) trace: Option<Vec<(Mono, Dispatch)>>,
+    /// Told of every event that ended: what to append instead of it.
+    pub(super) refill: Option<Box<dyn Fn(&Lane) -> bool>>,
+    pub(super) cancelled: Vec<Ticket>,
+    arrivals: Vec<Lane>,
+    things: BinaryHeap<Reverse<(u64, u64, Thing)>>,
+    flying: BTreeMap<Ticket, (Lane, Duration, Ending)>,
+    number: u64,
+}
+
+/// 2026-01-01, so that due times look like some.
+const EPOCH_US: u64 = 1_767_225_600_000_000;
+
+pub(super) fn lane(name: &str) -> Lane {
+    Lane { group: Group::of(&[name]), inner: None }
+}
+
+pub(super) fn inner(group: &str, name: &str) -> Lane {
+    Lane { group: Group::of(&[group]), inner: Some(Group::of(&[name])) }
+}
+
+pub(super) fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+impl Rig {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self::with(settings, |_| Policy::default())
+    }
+
+    pub(super) fn with(settings: Settings, policy: impl Fn(&Group) -> Policy + Send + 'static) -> Self {
+        Self {
+            engine: Engine::new(settings, Box::new(policy), 1),
+            store: Model::default(),
+            now: Mono(3_600_000_000),
+            answer: Box::new(|_, _| (ms(50), Ending::Success)),
+            got: BTreeMap::new(),
+            trace: None,
+            refill: None,
+            cancelled: Vec::new(),
+            arrivals: Vec::new(),
+            things: BinaryHeap::new(),
+            flying: BTreeMap::new(),
+            number: 0,
+        }
+    }
+
+    pub(super) fn answering(mut self, answer: impl FnMut(&Dispatch, Mono) -> (Duration, Ending) + 'static) -> Self {
+        self.answer = Box::new(answer);
+        self
+    }
+
+    pub(super) fn at(&self) -> Now {
+        Now { mono: self.now, wall: Wall(EPOCH_US + self.now.0) }
+    }
+
+    pub(super) fn append(&mut self, lane: &Lane, count: usize) {
+        self.append_as(lane, count, None, false);
+    }
+
+    pub(super) fn append_as(&mut self, lane: &Lane, count: usize, order: Option<&str>, replay: bool) {
+        let now = self.at();
+        let key = order.map(|key| Group::of(&[key]));
+        let events = (0..count).map(|_| self.store.append(lane, key.clone(), replay, now.wall)).collect();
+        self.engine.on_appended(events, now);
+    }
+
+    /// One event of `lane` at `at`.
+    pub(super) fn arrive_at(&mut self, lane: &Lane, at: Mono) {
+        self.arrivals.push(lane.clone());
+        self.plan(at, Thing::Arrive(self.arrivals.len() - 1));
+    }
+
+    fn plan(&mut self, at: Mono, thing: Thing) {
+        self.number += 1;
+        self.things.push(Reverse((at.0, self.number, thing)));
+    }
+
+    /// Lets `span` pass.
+    pub(super) fn run(&mut self, span: Duration) {
+        let end = self.now.plus(span);
+        self.plan(end, Thing::Tick);
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    /// Until nothing is pending.
+    pub(super) fn drain(&mut self) {
+        let mut steps = 0;
+        while !self.store.pending.is_empty() {
+            self.step();
+            steps += 1;
+            assert!(steps < 10_000_000, "does not drain: {:?}", self.engine.totals());
+        }
+    }
+
+    /// Executes all requests, then goes to the next thing that happens.
+    fn step(&mut self) {
+        self.execute();
+        let timeout = self.engine.poll_timeout();
+        let next = self.things.peek().map(|Reverse((at, ..))| Mono(*at));
+        let Some(at) = [timeout, next].into_iter().flatten().min() else {
+            panic!("nothing will ever happen: {:?}", self.engine.totals());
+        };
+        self.now = self.now.max(at);
+        if timeout.is_some_and(|timeout| timeout <= self.now) {
+            let now = self.at();
+            self.engine.on_timeout(now);
+        }
+        if next.is_some_and(|next| next <= self.now)
+            && let Some(Reverse((.., thing))) = self.things.pop()
+        {
+            self.happen(thing);
+        }
+        assert_eq!(self.engine.violations(), 0, "{:?}", self.engine.last_violation());
+    }
+
+    fn happen(&mut self, thing: Thing) {
+        match thing {
+            Thing::Tick => {}
+            Thing::Arrive(index) => {
+                let lane = self.arrivals[index].clone();
+                self.append(&lane, 1);
+            }
+            Thing::Ended(ticket, _) => {
+                let Some((lane, took, ending)) = self.flying.remove(&ticket) else { return };
+                let got = self.got.entry(lane.group.clone()).or_default();
+                got.in_flight -= 1;
+                got.worker_us += took.as_micros() as u64;
+                got.delivered += u64::from(ending == Ending::Success);
+                let now = self.at();
+                self.engine.on_finished(ticket, ending, took, now);
+                if self.refill.as_ref().is_some_and(|refill| refill(&lane)) {
+                    self.append(&lane, 1);
+                }
+            }
+        }
+    }
+
+    pub(super) fn execute(&mut self) {
+        while let Some(request) = self.engine.poll_request(self.at()) {
+            let now = self.at();
+            match request {
+                Request::Dispatch(dispatch) => self.dispatch(dispatch),
+                Request::Settle { batch, settlements } => {
+                    for settle in &settlements {
+                        assert!(self.store.settle(settle), "{settle:?} is about an event that is not pending");
+                    }
+                    self.engine.on_settled(batch, now);
+                }
+                Request::Load { lane, after, n } => {
+                    let (events, more) = self.store.load(&lane, after, n);
+                    self.engine.on_loaded(&lane, events, more, now);
+                }
+                Request::LoadDue { after, n } => {
+                    let (events, more) = self.store.due(after, n);
+                    self.engine.on_due_loaded(events, more, now);
+                }
+                Request::Cancel { ticket } => {
+                    self.cancelled.push(ticket);
+                    if let Some((.., ending)) = self.flying.get_mut(&ticket) {
+                        *ending = Ending::Cancelled;
+                        self.plan(self.now, Thing::Ended(ticket, 0));
+                    }
+                }
+            }
+        }
+    }
+
+    fn dispatch(&mut self, dispatch: Dispatch) {
+        let (took, ending) = (self.answer)(&dispatch, self.now);
+        let got = self.got.entry(dispatch.lane.group.clone()).or_default();
+        got.attempts += 1;
+        got.waits.push(dispatch.wait);
+        got.in_flight += 1;
+        got.most_in_flight = got.most_in_flight.max(got.in_flight);
+        self.flying.insert(dispatch.ticket, (dispatch.lane.clone(), took, ending));
+        self.plan(self.now.plus(took), Thing::Ended(dispatch.ticket, 1));
+        if let Some(trace) = &mut self.trace {
+            trace.push((self.now, dispatch));
+        }
+    }
+
+    pub(super) fn got(&self, group: &str) -> Got {
+        self.got.get(&Group::of(&[group])).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn view(&self, group: &str) -> Option<GroupView> {
+        self.engine.group(&Group::of(&[group]), self.now)
+    }
+
+    /// The dispatched seqs so far.
+    pub(super) fn order(&self) -> Vec<u64> {
+        self.trace.as_ref().unwrap().iter().map(|(_, dispatch)| dispatch.seq.0).collect()
+    }
+}
+
+/// The `q`-th quantile.
+pub(super) fn quantile(waits: &mut [Duration], q: f64) -> Duration {
+    assert!(!waits.is_empty());
+    waits.sort_unstable();
+    waits[((waits.len() - 1) as f64 * q).round() as usize]
+}
+
+/// Numbers for tests, exponential and otherwise.
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn unit(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub(super) fn exponential(&mut self, mean: Duration) -> Duration {
+        mean.mul_f64(-(1.0 - self.unit()).ln())
+    }
+
+    pub(super) fn between(&mut self, low: Duration, high: Duration) -> Duration {
+        low + (high - low).mul_f64(self.unit())
+    }
+}
