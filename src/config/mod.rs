@@ -1,1 +1,141 @@
-//! Text to settings.
+//! Text to settings: `gateway.yaml` as the stages need it, or everything that is wrong with it.
+//!
+//! The way of a file: `raw` makes a tree of it that knows where everything stands and interprets nothing → `check` lays it
+//! against the table in `fields` → `build` and `sources` turn it into each stage's settings and see to what has to fit together →
+//! `effective` writes it again. Problems are gathered on the whole way and come all at once.
+//!
+//! The stages do not know this module. It reads no environment and opens no file itself: both are functions that the caller gives.
+
+mod build;
+mod check;
+mod effective;
+mod fields;
+mod nearest;
+mod notes;
+mod problem;
+mod providers;
+mod raw;
+mod reload;
+mod scalar;
+mod schema;
+mod secret;
+mod settings;
+mod sources;
+mod text;
+mod value;
+mod verifying;
+mod words;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::build::Builder;
+use self::check::Checker;
+use self::secret::Outside;
+use self::value::Slot;
+use crate::store::embedded;
+use crate::{admin, listen};
+
+pub use notes::Note;
+pub use problem::{Place, Problem};
+pub use reload::reload;
+pub use scalar::Rate;
+pub use schema::{paths, schema};
+pub use settings::{
+    Backoff, Charge, Dedicated, GroupBreaker, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream,
+    UpstreamBreaker,
+};
+
+/// A configuration without a problem.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The listener.
+    pub listen: listen::Settings,
+    /// The admin listener.
+    pub admin: admin::Settings,
+    /// The inlets, in the order of the file.
+    pub sources: Vec<listen::Source>,
+    /// By a source's name: how long a failing event may hold its order key before it is dead-lettered.
+    pub order_max_hold: HashMap<Arc<str>, Duration>,
+    /// The store.
+    pub store: embedded::Settings,
+    /// The receiver.
+    pub upstream: Upstream,
+    /// Fairness between groups.
+    pub groups: Groups,
+    /// How long the end of the process may take.
+    pub drain: Duration,
+    /// The log.
+    pub log: Log,
+    /// What to know about it.
+    pub notes: Vec<Note>,
+    /// The whole configuration as YAML, every default filled in, secrets as `***`. With the secrets put back it is a
+    /// configuration that means the same.
+    pub effective: String,
+    file: String,
+    tree: Slot,
+}
+
+impl Config {
+    /// The whole configuration for a program: every default filled in, secrets as `***`.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        effective::json(&self.tree.value)
+    }
+}
+
+/// Reads a configuration. `file` is its name in problems; `env` looks up environment variables, `files` reads the files that
+/// `file:` and `listen.tls` name.
+///
+/// # Errors
+///
+/// Every problem, in the order of their places.
+pub fn load(
+    text: &str,
+    file: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    files: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<Config, Vec<Problem>> {
+    let node = raw::parse(text, file).map_err(|problem| vec![*problem])?;
+    let mut checker = Checker::new(file, Outside { env, files });
+    let tree = checker.root(&node);
+    let config = settings(&mut checker, tree);
+    let mut problems = checker.problems;
+    if problems.is_empty() {
+        return Ok(config);
+    }
+    problems.sort_by_key(|problem| problem.place);
+    Err(problems)
+}
+
+/// The settings of everything; meaningless where the checker has problems.
+fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
+    let file = checker.file().to_owned();
+    let mut builder = Builder { checker, notes: Vec::new(), meanings: HashMap::new() };
+    let listen = builder.listen(tree.at("listen"));
+    let admin = builder.admin(tree.at("admin"), tree.at("listen"), &listen);
+    let upstream = builder.upstream(tree.at("upstream"));
+    let groups = builder.groups(tree.at("groups"), upstream.concurrency);
+    let sources = builder.sources(&tree);
+    let store = builder.store(tree.at("store"));
+    builder.about_slots(&upstream, &groups);
+    builder.about_refusals(&groups, &sources);
+    Config {
+        listen,
+        admin,
+        order_max_hold: sources::holds(tree.at("sources").items()),
+        sources,
+        store,
+        upstream,
+        groups,
+        drain: tree.at("shutdown").at("drain").get(),
+        log: build::log(tree.at("log")),
+        effective: effective::yaml(&tree, &builder.meanings),
+        notes: builder.notes,
+        file,
+        tree,
+    }
+}

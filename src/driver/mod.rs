@@ -1,1 +1,278 @@
-//! Joining decisions to effects.
+//! Joining decisions to effects: the one task that owns the delivery path, and the handle that all others hold.
+//!
+//! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
+//! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
+
+pub mod budget;
+pub mod rejections;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::Clock;
+use crate::event::{Event, EventId, Group, Mono, Now, Seq};
+use crate::metrics::Metrics;
+pub use crate::store::{AttemptNote, Page, Query, Record, Status, Story, Usage};
+use crate::store::{Error, LaneStore, Refusal};
+
+pub use budget::{Budget, Charge, Crowded};
+pub use rejections::{Rejection, Rejections};
+pub use run::Driver;
+
+/// Submissions that may wait for the driver. More than the connections that may be open by default, so that on HTTP/1.1
+/// the connection limit is met first.
+const WAITING_MAX: usize = 16_384;
+
+/// The driver made no turn for this long: something holds it, and `/healthz` says so.
+const STALLED_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A verified event on its way into the store, and who waits for the answer.
+struct Submission {
+    event: Arc<Event>,
+    reply: oneshot::Sender<Result<Seq, Shed>>,
+    /// Given back when the event is stored or refused, not when its sender stops waiting.
+    _charge: Charge,
+}
+
+enum Fact {
+    Submitted(Submission),
+    Stop,
+}
+
+/// A genuine event that was not stored, and why. Sending it again is safe: nothing was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Shed {
+    /// No room for new events of anybody.
+    #[error("there is no room for new events")]
+    Full,
+    /// This group holds too much of the little room left.
+    #[error("this group holds too much of the room that is left")]
+    GroupTooLarge,
+    /// More wait than we can store in time.
+    #[error("too many requests are waiting")]
+    Busy,
+    /// The store takes no writes.
+    #[error("the store is unavailable")]
+    Unavailable,
+    /// This node is ending.
+    #[error("this node is ending")]
+    Draining,
+    /// The store did not answer in time; the event may have been stored all the same.
+    #[error("the store did not answer in time")]
+    TooSlow,
+}
+
+impl Shed {
+    /// Its name in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::GroupTooLarge => "group_too_large",
+            Self::Busy => "busy",
+            Self::Unavailable => "unavailable",
+            Self::Draining => "draining",
+            Self::TooSlow => "too_slow",
+        }
+    }
+}
+
+impl From<Refusal> for Shed {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full => Self::Full,
+            Refusal::GroupTooLarge => Self::GroupTooLarge,
+            Refusal::Unavailable => Self::Unavailable,
+        }
+    }
+}
+
+/// A source as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceInfo {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The paths it takes.
+    pub path: String,
+    /// The methods it takes.
+    pub methods: Vec<String>,
+    /// Its verifier's name.
+    pub verify: String,
+    /// Its key rule, as written.
+    pub key: Option<String>,
+    /// Whether the signature covers every place that the rule reads.
+    pub key_signed: bool,
+}
+
+struct Shared {
+    store: Arc<dyn LaneStore>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    /// The driver's last turn, [`Mono`] microseconds.
+    beat: AtomicU64,
+    draining: AtomicBool,
+    sources: RwLock<Arc<[SourceInfo]>>,
+    rejections: Rejections,
+    started: Now,
+}
+
+/// What every other part holds of the driver.
+#[derive(Clone)]
+pub struct Handle {
+    facts: mpsc::Sender<Fact>,
+    shared: Arc<Shared>,
+}
+
+/// A driver over `store` and the handle to it. The caller runs the driver.
+#[must_use]
+pub fn new(store: Arc<dyn LaneStore>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> (Driver, Handle) {
+    let (facts, receiver) = mpsc::channel(WAITING_MAX);
+    let started = clock.now();
+    let shared = Arc::new(Shared {
+        store,
+        clock,
+        metrics,
+        beat: AtomicU64::new(started.mono.0),
+        draining: AtomicBool::new(false),
+        sources: RwLock::new(Arc::from([])),
+        rejections: Rejections::default(),
+        started,
+    });
+    (Driver::new(receiver, Arc::clone(&shared)), Handle { facts, shared })
+}
+
+impl Handle {
+    /// Whether an event could be taken now, asked before a body is read.
+    ///
+    /// # Errors
+    /// Why not; the sender gets it as its answer.
+    pub fn ready(&self) -> Result<(), Shed> {
+        if self.facts.is_closed() {
+            return Err(Shed::Draining);
+        }
+        if self.facts.capacity() == 0 {
+            return Err(Shed::Busy);
+        }
+        self.shared.store.admits(&Group::fallback()).map_err(Shed::from)
+    }
+
+    /// Has the event stored. Resolves when it is durable (I7), with its place.
+    ///
+    /// # Errors
+    /// Why it was not stored. With anything but [`Shed::TooSlow`], nothing of it was kept.
+    pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Seq, Shed> {
+        self.shared.store.admits(&event.lane.group)?;
+        let (reply, answer) = oneshot::channel();
+        let submission = Fact::Submitted(Submission { event, reply, _charge: charge });
+        match self.facts.try_send(submission) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(Shed::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(Shed::Draining),
+        }
+        answer.await.unwrap_or(Err(Shed::Draining))
+    }
+
+    /// From now on this node is not ready; what is on its way in is still stored.
+    pub fn begin_drain(&self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this node is ending.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.shared.draining.load(Ordering::Relaxed)
+    }
+
+    /// Lets the driver end when everything submitted before is answered.
+    pub async fn stop(&self) {
+        self.begin_drain();
+        if self.facts.send(Fact::Stop).await.is_err() {
+            tracing::debug!("the driver has stopped already");
+        }
+    }
+
+    /// Whether the driver still makes turns.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.beat_age() < STALLED_AFTER
+    }
+
+    /// How long ago the driver's last turn was.
+    #[must_use]
+    pub fn beat_age(&self) -> std::time::Duration {
+        self.shared.clock.now().mono.since(Mono(self.shared.beat.load(Ordering::Relaxed)))
+    }
+
+    /// When this handle's driver was made.
+    #[must_use]
+    pub fn started(&self) -> Now {
+        self.shared.started
+    }
+
+    /// Events, pending and ended, newest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn events(&self, query: Query) -> Result<Page, Error> {
+        self.shared.store.list(query).await
+    }
+
+    /// One event with its attempts.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn event(&self, id: EventId) -> Result<Option<Story>, Error> {
+        self.shared.store.find(id).await
+    }
+
+    /// An event itself, body included; `None` when it is unknown or past retention.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn whole(&self, id: EventId) -> Result<Option<Arc<Event>>, Error> {
+        let Some(story) = self.shared.store.find(id).await? else { return Ok(None) };
+        let found = self.shared.store.read(vec![story.record.seq]).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// The store's sizes.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.shared.store.usage()
+    }
+
+    /// The sources that are served, in the order of the configuration.
+    #[must_use]
+    pub fn sources(&self) -> Arc<[SourceInfo]> {
+        Arc::clone(&self.shared.sources.read())
+    }
+
+    /// Replaces the list of sources.
+    pub fn set_sources(&self, sources: Vec<SourceInfo>) {
+        *self.shared.sources.write() = sources.into();
+    }
+
+    /// The refusals of late.
+    #[must_use]
+    pub fn rejections(&self) -> &Rejections {
+        &self.shared.rejections
+    }
+
+    /// The metrics that all parts count in.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
+    }
+
+    /// The clock that all parts share.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.shared.clock.now()
+    }
+}

@@ -1,6 +1,14 @@
 //! Inbound HTTP: what a sender may send, and what it is answered.
 
+mod accept;
+mod body;
+mod connection;
+mod group;
+mod head;
+mod reply;
 pub mod route;
+mod serve;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +19,10 @@ use http::{HeaderMap, Method, StatusCode};
 
 use crate::key;
 use crate::verify::Verifier;
+
+pub use accept::Front;
+pub use serve::{Bound, Serving, start};
+pub use tls::Certificates;
 
 /// The listener's settings (`listen` in the configuration).
 #[derive(Clone, Debug)]

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::event::{Event, EventId, Group, Lane, Seq, Wall};
+use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, Wall};
 
 /// A boxed future: one allocation a batch, and no generics that spread upwards.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -208,6 +208,8 @@ pub struct Record {
     pub id: EventId,
     /// Its lane.
     pub lane: Lane,
+    /// Where its key came from.
+    pub key_source: KeySource,
     /// The source that took it.
     pub source: Arc<str>,
     /// When it was received.

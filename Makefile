@@ -1,0 +1,44 @@
+# Everything one does with the project, by name. `make` alone lists it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+# Rounds of kill -9 in `make crash`.
+CRASH_ROUNDS ?= 100
+# Where `make run` listens and keeps its events.
+LISTEN ?= 127.0.0.1:8080
+ADMIN ?= 127.0.0.1:8081
+DATA ?= ./fairlane-data
+
+.PHONY: help setup check test run crash bench
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what building and testing need (Debian-like machines; nothing to do elsewhere)
+	@.ci/setup
+
+check: ## Formatting and lints
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+test: setup ## Everything that CI runs: check, then all tests
+	@if $(CARGO) fmt --version && $(CARGO) clippy --version; then \
+		$(MAKE) check; \
+	else \
+		echo 'LEFT OUT: make check, for want of rustfmt or clippy (rustup component add rustfmt clippy)'; \
+	fi
+	$(CARGO) test --locked
+
+run: ## Serve gateway.yaml on the loopback (LISTEN=, ADMIN=, DATA= to change)
+	$(CARGO) run --locked --release -- run -c gateway.yaml --listen $(LISTEN) --admin $(ADMIN) --data $(DATA)
+
+crash: ## Kill it CRASH_ROUNDS times (100) at random points: nothing that was acknowledged may be lost
+	FAIRLANE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --locked --test crash -- --nocapture
+
+bench: ## Compare with nginx on this machine, in one run (a minute; BENCH_ROUNDS=, BENCH_SECONDS= to change)
+	@.ci/setup bench
+	$(CARGO) bench --locked --bench gateway

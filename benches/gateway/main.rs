@@ -1,0 +1,86 @@
+//! `make bench`: what an accepted event costs, beside nginx answering 200, on the same machine in the same run.
+//!
+//! Both servers in turn, several rounds: wrk drives each to saturation with signed 1 KB posts over 64 connections, then a sender with
+//! a fixed schedule drives it at half of that. The disk is measured in the same run, for a durable answer cannot be faster.
+//! All traffic stays on the loopback; everything that is written lies in a folder under `target/` that is gone afterwards.
+//!
+//! `BENCH_ROUNDS` (3), `BENCH_SECONDS` (4, of each measurement) and `BENCH_ONLY` (`nginx` or `fairlane`) change it.
+
+mod disk;
+mod load;
+mod report;
+mod server;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tempfile::TempDir;
+
+use load::Post;
+use server::{Kind, Server};
+
+/// Connections of every measurement: enough that a batch gathers while one is being made durable, few enough that
+/// latency is not queueing alone.
+const CONNECTIONS: usize = 64;
+
+/// How long a server runs before it is measured: caches, first allocations, first segment.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+fn main() -> anyhow::Result<()> {
+    let plan = Plan::from_environment()?;
+    // Under target/, so on the disk that the project itself lies on: /tmp may be memory.
+    let folder = TempDir::with_prefix_in("bench-", env!("CARGO_TARGET_TMPDIR"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let disk = disk::measure(folder.path(), Duration::from_secs(plan.seconds))?;
+    let post = Post::signed();
+    let mut results = report::Results::new(disk);
+    for round in 1..=plan.rounds {
+        for kind in &plan.kinds {
+            let at = folder.path().join(format!("{}-{round}", kind.name()));
+            std::fs::create_dir(&at)?;
+            let server = Server::start(*kind, &at).with_context(|| format!("{} did not start", kind.name()))?;
+            runtime.block_on(load::wait_until_answered(server.address(), &post))?;
+            load::saturate(&server, &post, &at, WARM_UP.as_secs())?;
+
+            let full = load::saturate(&server, &post, &at, plan.seconds)?;
+            results.add(*kind, report::Load::Full, full.clone());
+            let half = load::pace(&server, &post, full.per_second() / 2.0, Duration::from_secs(plan.seconds));
+            results.add(*kind, report::Load::Half, runtime.block_on(half)?);
+            server.stop()?;
+            std::fs::remove_dir_all(&at)?;
+        }
+    }
+    results.print(&mut std::io::stdout().lock())?;
+    Ok(())
+}
+
+/// What is to be measured.
+struct Plan {
+    rounds: u32,
+    /// Of each measurement.
+    seconds: u64,
+    kinds: Vec<Kind>,
+}
+
+impl Plan {
+    fn from_environment() -> anyhow::Result<Self> {
+        let kinds = match std::env::var("BENCH_ONLY").as_deref() {
+            Err(_) | Ok("") => Kind::ALL.to_vec(),
+            Ok(name) => match Kind::ALL.into_iter().find(|kind| kind.name() == name) {
+                Some(kind) => vec![kind],
+                None => bail!("BENCH_ONLY is nginx or fairlane, not {name:?}"),
+            },
+        };
+        let rounds = u32::try_from(number("BENCH_ROUNDS", 3)?)?;
+        Ok(Self { rounds, seconds: number("BENCH_SECONDS", 4)?, kinds })
+    }
+}
+
+/// A whole number from 1 to 600 in the environment; both uses of it bound the time that a run takes.
+fn number(name: &str, default: u64) -> anyhow::Result<u64> {
+    let Ok(text) = std::env::var(name) else { return Ok(default) };
+    match text.parse() {
+        Ok(number @ 1..=600) => Ok(number),
+        _ => bail!("{name} is a whole number from 1 to 600, not {text:?}"),
+    }
+}

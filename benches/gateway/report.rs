@@ -1,0 +1,168 @@
+//! What was measured, as a table that can be quoted: machine and date, the numbers, and how they stand to the budgets.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+use fairlane::clock::{Clock as _, SystemClock};
+
+use crate::load::{Latencies, Measured};
+use crate::server::Kind;
+
+/// CPU of an accepted event over CPU of a request that nginx answers with 200 and forgets.
+const CPU_RATIO_LIMIT: f64 = 2.2;
+
+/// What an answer at half load may take beyond two fdatasyncs (the one that was under way, and its own).
+const ANSWER_BEYOND_DISK: Duration = Duration::from_millis(2);
+
+/// Less than this share of the full rate is not half of it: the machine had no time for the sender.
+const HALF_AT_LEAST: f64 = 0.45;
+
+/// How hard a server was driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Load {
+    /// As fast as it answered.
+    Full,
+    /// At half of that.
+    Half,
+}
+
+/// Everything that was measured in one run.
+pub(crate) struct Results {
+    disk: Latencies,
+    rounds: BTreeMap<(Load, Kind), Vec<Measured>>,
+}
+
+impl Results {
+    pub(crate) fn new(disk: Latencies) -> Self {
+        Self { disk, rounds: BTreeMap::new() }
+    }
+
+    pub(crate) fn add(&mut self, kind: Kind, load: Load, measured: Measured) {
+        self.rounds.entry((load, kind)).or_default().push(measured);
+    }
+
+    /// The median over the rounds of one number.
+    fn median<T: PartialOrd + Copy>(&self, load: Load, kind: Kind, of: impl Fn(&Measured) -> T) -> Option<T> {
+        let mut all: Vec<T> = self.rounds.get(&(load, kind))?.iter().map(of).collect();
+        all.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        all.get(all.len() / 2).copied()
+    }
+
+    pub(crate) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let (p50, p99) = (self.disk.quantile(0.5), self.disk.quantile(0.99));
+        writeln!(out, "\n{}", machine())?;
+        writeln!(
+            out,
+            "disk: append of 1 KB with fdatasync: p50 {}, p99 {} (of {})",
+            short(p50),
+            short(p99),
+            self.disk.count()
+        )?;
+        writeln!(
+            out,
+            "load: signed posts of 1 KB, {} connections, medians of {} rounds\n",
+            crate::CONNECTIONS,
+            self.rounds.values().map(Vec::len).max().unwrap_or(0)
+        )?;
+        let head = ["requests/s", "CPU/request", "p50", "p99", "not 2xx"];
+        writeln!(out, "{:24} {}", "", head.map(|name| format!("{name:>12}")).join(""))?;
+        for ((load, kind), rounds) in &self.rounds {
+            self.print_row(out, *load, *kind, rounds.iter().map(|round| round.failed).sum())?;
+        }
+        writeln!(out)?;
+        self.print_ratios(out, p99)?;
+        self.print_doubts(out)
+    }
+
+    fn print_row(&self, out: &mut impl Write, load: Load, kind: Kind, failed: u64) -> std::io::Result<()> {
+        let load_name = match load {
+            Load::Full => "saturated",
+            Load::Half => "half of it",
+        };
+        let cells = [
+            self.median(load, kind, Measured::per_second).map(|rate| format!("{rate:.0}")),
+            self.median(load, kind, Measured::cpu_each).map(short),
+            self.median(load, kind, |round| round.p50).map(short),
+            self.median(load, kind, |round| round.p99).map(short),
+            Some(failed.to_string()),
+        ];
+        let cells = cells.map(|cell| format!("{:>12}", cell.unwrap_or_default()));
+        writeln!(out, "{:12}{:12} {}", load_name, kind.name(), cells.join(""))
+    }
+
+    fn print_ratios(&self, out: &mut impl Write, disk_p99: Duration) -> std::io::Result<()> {
+        for (load, name) in [(Load::Full, "saturated"), (Load::Half, "half of it")] {
+            let of = |kind| self.median(load, kind, Measured::cpu_each);
+            let (Some(ours), Some(measure)) = (of(Kind::Fairlane), of(Kind::Nginx)) else { continue };
+            if measure.is_zero() {
+                writeln!(out, "CPU, {name}: nginx used too little to compare with; give BENCH_SECONDS more")?;
+                continue;
+            }
+            let ratio = ours.as_secs_f64() / measure.as_secs_f64();
+            // The budget is stated for saturation; at half load batches are smaller and both wake up more often.
+            let against = match load {
+                Load::Full => format!("  budget {CPU_RATIO_LIMIT:.1} x: {}", verdict(ratio <= CPU_RATIO_LIMIT)),
+                Load::Half => String::new(),
+            };
+            writeln!(out, "CPU per accepted event, {name}: {ratio:.2} x nginx{against}")?;
+        }
+        if let Some(p99) = self.median(Load::Half, Kind::Fairlane, |round| round.p99) {
+            let limit = disk_p99 * 2 + ANSWER_BEYOND_DISK;
+            writeln!(
+                out,
+                "time to 2xx, p99 at half load: {}  budget {} (2 x fdatasync p99 + 2 ms): {}",
+                short(p99),
+                short(limit),
+                verdict(p99 <= limit)
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What makes the numbers above worth less than they look.
+    fn print_doubts(&self, out: &mut impl Write) -> std::io::Result<()> {
+        for kind in Kind::ALL {
+            let rate = |load| self.median(load, kind, Measured::per_second);
+            let (Some(full), Some(half)) = (rate(Load::Full), rate(Load::Half)) else { continue };
+            if half < full * HALF_AT_LEAST {
+                let name = kind.name();
+                writeln!(
+                    out,
+                    "doubtful: half load of {name} came to {half:.0} of {full:.0}/s; the sender fell behind"
+                )?;
+            }
+        }
+        let failed: u64 = self.rounds.values().flatten().map(|round| round.failed).sum();
+        if failed > 0 {
+            writeln!(out, "doubtful: {failed} requests were not answered with 2xx")?;
+        }
+        Ok(())
+    }
+}
+
+fn verdict(kept: bool) -> &'static str {
+    if kept { "kept" } else { "OVER" }
+}
+
+/// In microseconds up to a millisecond, in milliseconds beyond, with three digits or four.
+fn short(span: Duration) -> String {
+    let micros = span.as_secs_f64() * 1e6;
+    match micros {
+        ..100.0 => format!("{micros:.1} µs"),
+        ..1000.0 => format!("{micros:.0} µs"),
+        _ => format!("{:.2} ms", micros / 1e3),
+    }
+}
+
+/// Numbers mean nothing without the machine and the day.
+fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let info = read("/proc/cpuinfo");
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
+    let model = model.trim_start_matches(['\t', ' ', ':']);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let day = i64::try_from(SystemClock.now().wall.0).ok().and_then(|at| jiff::Timestamp::from_microsecond(at).ok());
+    let day = day.map_or_else(String::new, |at| at.strftime("%Y-%m-%d").to_string());
+    format!("{day}, {cores} cores ({model}), Linux {}", read("/proc/sys/kernel/osrelease").trim())
+}

@@ -1,0 +1,427 @@
+//! The calls. Each reads what the driver's handle gives and writes it as JSON.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Admin;
+use super::problem::Problem;
+use crate::driver::{self, Record, Status, Story};
+use crate::event::{EventId, Group, KeySource, Seq, Wall};
+
+/// Rows of a page where the caller names no limit.
+const LIMIT: usize = 100;
+
+/// Rows of a page at most.
+const LIMIT_MAX: usize = 1000;
+
+type Shared = State<Arc<Admin>>;
+
+/// Red only if the driver made no turn for ten seconds.
+pub(super) async fn healthz(State(admin): Shared) -> Response {
+    let age = admin.handle.beat_age();
+    if admin.handle.is_alive() {
+        "ok\n".into_response()
+    } else {
+        let text = format!("the delivery loop made no turn for {} s\n", age.as_secs());
+        (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+    }
+}
+
+/// Can this node take an event durably now?
+pub(super) async fn readyz(State(admin): Shared) -> Response {
+    match not_ready(&admin) {
+        None => "ready\n".into_response(),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response(),
+    }
+}
+
+fn not_ready(admin: &Admin) -> Option<String> {
+    if admin.handle.is_draining() {
+        return Some("this node is ending".to_owned());
+    }
+    admin.handle.ready().err().map(|shed| shed.to_string())
+}
+
+/// Prometheus.
+pub(super) async fn metrics(State(admin): Shared) -> Result<Response, Problem> {
+    (admin.refresh)();
+    let metrics = admin.handle.metrics();
+    metrics.store_poll_age.set(admin.handle.beat_age().as_secs_f64());
+    let text = metrics.encode().map_err(|error| Problem::Store(error.to_string()))?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+#[derive(Serialize)]
+pub(super) struct StatusView {
+    version: &'static str,
+    started_at: String,
+    uptime_s: u64,
+    ready: bool,
+    not_ready_reason: Option<String>,
+    draining: bool,
+    durability: &'static str,
+    sources: usize,
+    backlog: BacklogView,
+    store: StoreView,
+}
+
+#[derive(Serialize)]
+struct BacklogView {
+    events: u64,
+    lanes: u64,
+    oldest_age_s: f64,
+}
+
+#[derive(Serialize)]
+struct StoreView {
+    bytes: u64,
+    free_bytes: u64,
+    history_events: u64,
+}
+
+pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
+    let (handle, usage, now) = (&admin.handle, admin.handle.usage(), admin.handle.now());
+    let started = handle.started();
+    let not_ready_reason = not_ready(&admin);
+    Json(StatusView {
+        version: env!("CARGO_PKG_VERSION"),
+        started_at: rfc3339(started.wall),
+        uptime_s: now.mono.since(started.mono).as_secs(),
+        ready: not_ready_reason.is_none(),
+        not_ready_reason,
+        draining: handle.is_draining(),
+        durability: admin.durability,
+        sources: handle.sources().len(),
+        backlog: BacklogView {
+            events: usage.pending,
+            lanes: usage.lanes,
+            oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
+        },
+        store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
+    })
+}
+
+#[derive(Serialize)]
+pub(super) struct SourcesView {
+    sources: Vec<SourceView>,
+}
+
+#[derive(Serialize)]
+struct SourceView {
+    name: String,
+    path: String,
+    methods: Vec<String>,
+    verify: String,
+    key: Option<String>,
+    key_signed: bool,
+    accepted: u64,
+}
+
+pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
+    let view = |source: &driver::SourceInfo| SourceView {
+        name: source.name.to_string(),
+        path: source.path.clone(),
+        methods: source.methods.clone(),
+        verify: source.verify.clone(),
+        key: source.key.clone(),
+        key_signed: source.key_signed,
+        accepted: admin.handle.metrics().accepted_of(&source.name),
+    };
+    Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() })
+}
+
+/// The parameters of `/events`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    group: Option<String>,
+    source: Option<String>,
+    status: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    provider_event_id: Option<String>,
+    cursor: Option<u64>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct EventsView {
+    events: Vec<EventView>,
+    /// Give it as `cursor` for the next page; null on the last.
+    next: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct EventView {
+    id: String,
+    seq: u64,
+    group: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<String>,
+    key_source: KeySourceView,
+    source: String,
+    status: &'static str,
+    received_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider_event_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", rename = "type")]
+    event_type: Option<String>,
+    attempts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled_at: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    body_bytes: u32,
+}
+
+/// Where the key came from, and whether the sender's signature covers that place.
+#[derive(Serialize)]
+struct KeySourceView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<&'static str>,
+}
+
+pub(super) async fn events(
+    State(admin): Shared,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Json<EventsView>, Problem> {
+    let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let page = admin.handle.events(query.checked()?).await.map_err(|error| Problem::Store(error.to_string()))?;
+    Ok(Json(EventsView {
+        events: page.records.into_iter().map(EventView::from).collect(),
+        next: page.next.map(|seq| seq.0),
+    }))
+}
+
+impl EventsQuery {
+    fn checked(self) -> Result<driver::Query, Problem> {
+        let group = |text: String| {
+            Group::from_written(&text).ok_or_else(|| {
+                Problem::Parameter(format!(
+                    "group: {text:?} is not a group's written form (letters, digits, -._:@~ and %XX)"
+                ))
+            })
+        };
+        let limit = self.limit.unwrap_or(LIMIT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
+        }
+        Ok(driver::Query {
+            group: self.group.map(group).transpose()?,
+            source: self.source.map(Into::into),
+            status: self.status.as_deref().map(statuses).transpose()?.unwrap_or_default(),
+            since: self.since.as_deref().map(|text| time("since", text)).transpose()?,
+            until: self.until.as_deref().map(|text| time("until", text)).transpose()?,
+            provider_event_id: self.provider_event_id.map(Into::into),
+            before: self.cursor.map(Seq),
+            limit,
+        })
+    }
+}
+
+fn statuses(text: &str) -> Result<Vec<Status>, Problem> {
+    let known = || Status::ALL.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
+    let one = |name: &str| {
+        Status::ALL
+            .into_iter()
+            .find(|status| status.as_str() == name)
+            .ok_or_else(|| Problem::Parameter(format!("status: {name:?} is none of {}", known())))
+    };
+    text.split(',').map(str::trim).map(one).collect()
+}
+
+fn time(name: &str, text: &str) -> Result<Wall, Problem> {
+    let parsed: Timestamp = text.parse().map_err(|_| {
+        Problem::Parameter(format!("{name}: expected a time such as 2026-01-31T08:00:00Z (RFC 3339), found {text:?}"))
+    })?;
+    Ok(Wall(u64::try_from(parsed.as_microsecond()).unwrap_or(0)))
+}
+
+#[derive(Serialize)]
+pub(super) struct StoryView {
+    #[serde(flatten)]
+    event: EventView,
+    tries: Vec<AttemptView>,
+}
+
+#[derive(Serialize)]
+struct AttemptView {
+    number: u32,
+    started_at: String,
+    took_ms: u64,
+    outcome: String,
+    status: Option<u16>,
+    error: String,
+    answer: String,
+}
+
+pub(super) async fn event(State(admin): Shared, Path(id): Path<String>) -> Result<Json<StoryView>, Problem> {
+    let story = admin.handle.event(event_id(&id)?).await.map_err(|error| Problem::Store(error.to_string()))?;
+    let Story { record, attempts } = story.ok_or(Problem::Unknown(id))?;
+    let attempt = |note: driver::AttemptNote| AttemptView {
+        number: note.number,
+        started_at: rfc3339(note.started),
+        took_ms: u64::try_from(note.took.as_millis()).unwrap_or(u64::MAX),
+        outcome: note.outcome.into(),
+        status: note.status,
+        error: note.error.into(),
+        answer: String::from_utf8_lossy(&note.excerpt).into_owned(),
+    };
+    Ok(Json(StoryView { event: record.into(), tries: attempts.into_iter().map(attempt).collect() }))
+}
+
+/// The body's exact bytes. They are a stranger's: no browser may take them for a page.
+pub(super) async fn body(State(admin): Shared, Path(id): Path<String>) -> Result<Response, Problem> {
+    let event = admin.handle.whole(event_id(&id)?).await.map_err(|error| Problem::Store(error.to_string()))?;
+    let event = event.ok_or(Problem::Unknown(id))?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_DISPOSITION, "attachment"),
+    ];
+    Ok((headers, event.body.clone()).into_response())
+}
+
+fn event_id(text: &str) -> Result<EventId, Problem> {
+    text.parse().map_err(|error| Problem::Parameter(format!("{text:?}: {error}")))
+}
+
+impl From<Record> for EventView {
+    fn from(record: Record) -> Self {
+        Self {
+            id: record.id.to_string(),
+            seq: record.seq.0,
+            group: record.lane.group.to_string(),
+            within: record.lane.inner.map(|inner| inner.to_string()),
+            key_source: (&record.key_source).into(),
+            source: record.source.to_string(),
+            status: record.status.as_str(),
+            received_at: rfc3339(record.received),
+            provider_event_id: record.provider_event_id.map(Into::into),
+            event_type: record.event_type.map(Into::into),
+            attempts: record.attempts,
+            due_at: record.due.map(rfc3339),
+            settled_at: record.settled.map(rfc3339),
+            reason: record.reason.into(),
+            body_bytes: record.body_bytes,
+        }
+    }
+}
+
+impl From<&KeySource> for KeySourceView {
+    fn from(source: &KeySource) -> Self {
+        match source {
+            KeySource::Rule { rule, signed } => {
+                Self { rule: Some(rule.to_string()), signed: Some(*signed), missing: None }
+            }
+            KeySource::Missing(missing) => Self { rule: None, signed: None, missing: Some(missing.as_str()) },
+            KeySource::NoRule => Self { rule: None, signed: None, missing: Some("no_rule") },
+        }
+    }
+}
+
+/// The parameters of `/rejections`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RejectionsQuery {
+    source: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct RejectionsView {
+    rejections: Vec<RejectionView>,
+}
+
+#[derive(Serialize)]
+struct RejectionView {
+    at: String,
+    source: String,
+    peer: String,
+    reason: &'static str,
+    message: String,
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body_bytes: usize,
+}
+
+pub(super) async fn rejections(
+    State(admin): Shared,
+    query: Result<Query<RejectionsQuery>, QueryRejection>,
+) -> Result<Json<RejectionsView>, Problem> {
+    let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let limit = query.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
+    let view = |rejection: driver::Rejection| RejectionView {
+        at: rfc3339(rejection.at),
+        source: rejection.source.to_string(),
+        peer: rejection.peer.to_string(),
+        reason: rejection.reason,
+        message: rejection.message,
+        method: rejection.method,
+        path: rejection.path,
+        headers: rejection.headers,
+        body_bytes: rejection.body_bytes,
+    };
+    let list = admin.handle.rejections().list(query.source.as_deref(), limit);
+    Ok(Json(RejectionsView { rejections: list.into_iter().map(view).collect() }))
+}
+
+pub(super) async fn unknown(uri: Uri) -> Problem {
+    Problem::Unknown(uri.path().to_owned())
+}
+
+pub(super) async fn method_not_allowed() -> Problem {
+    Problem::Method
+}
+
+fn rfc3339(wall: Wall) -> String {
+    let micros = i64::try_from(wall.0).unwrap_or(i64::MAX);
+    Timestamp::from_microsecond(micros).map_or_else(|_| wall.0.to_string(), |time| format!("{time:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Result<driver::Query, String> {
+        let uri = format!("http://h/?{text}").parse().unwrap();
+        let Query(query) = Query::<EventsQuery>::try_from_uri(&uri).map_err(|e| e.body_text())?;
+        query.checked().map_err(|problem| format!("{problem:?}"))
+    }
+
+    #[test]
+    fn a_query_is_read_whole_or_refused_with_the_reason() {
+        let q = query("group=caf%25C3%25A9&status=queued,dead&since=2026-01-31T08:00:00Z&limit=5&cursor=9").unwrap();
+        assert_eq!(q.group.unwrap().as_str(), "caf%C3%A9");
+        assert_eq!(q.status, [Status::Queued, Status::Dead]);
+        assert_eq!((q.limit, q.before), (5, Some(Seq(9))));
+        assert_eq!(q.since.map(rfc3339).as_deref(), Some("2026-01-31T08:00:00.000Z"));
+        for (text, why) in [
+            ("group=a%20b", "written form"),
+            ("status=waiting", "queued, in_flight"),
+            ("since=yesterday", "RFC 3339"),
+            ("limit=0", "1 to 1000"),
+            ("limit=1001", "1 to 1000"),
+            ("grup=a", "unknown field `grup`"),
+        ] {
+            let error = query(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

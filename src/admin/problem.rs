@@ -1,0 +1,78 @@
+//! What the admin API answers when it cannot do what it was asked: the one place where its statuses are chosen.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// A refusal, for people: what is wrong and what to do.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// No or a wrong token.
+    Token,
+    /// The `Host` is not one of ours.
+    Host(String),
+    /// A page of another site asks.
+    Origin,
+    /// A change that is not declared as JSON.
+    ContentType,
+    /// Nothing is here.
+    Unknown(String),
+    /// There is, but not for this method.
+    Method,
+    /// A parameter cannot be read.
+    Parameter(String),
+    /// The store could not answer.
+    Store(String),
+}
+
+#[derive(Serialize)]
+struct Body {
+    error: String,
+    hint: String,
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, error, hint) = match self {
+            Self::Token => (
+                StatusCode::UNAUTHORIZED,
+                "a bearer token is needed".to_owned(),
+                "send `Authorization: Bearer <token>`; it is `admin.token`, or the file admin-token in the data directory",
+            ),
+            Self::Host(host) => (
+                StatusCode::MISDIRECTED_REQUEST,
+                format!("this is not {host:?}"),
+                "use an IP address or localhost, or add the name to `admin.hosts`",
+            ),
+            Self::Origin => (
+                StatusCode::FORBIDDEN,
+                "requests from other sites' pages are refused".to_owned(),
+                "call from a program, or from a page of this address",
+            ),
+            Self::ContentType => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "changes are JSON".to_owned(),
+                "send `Content-Type: application/json`",
+            ),
+            Self::Unknown(path) => (
+                StatusCode::NOT_FOUND,
+                format!("there is nothing at {path:?}"),
+                "the API begins at /api/v1/status; see the reference in docs/api.md",
+            ),
+            Self::Method => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this is not something that method does here".to_owned(),
+                "see the reference in docs/api.md",
+            ),
+            Self::Parameter(what) => (StatusCode::BAD_REQUEST, what, "see the reference in docs/api.md"),
+            Self::Store(error) => (StatusCode::SERVICE_UNAVAILABLE, error, "try again; the log says more"),
+        };
+        let needs_token = status == StatusCode::UNAUTHORIZED;
+        let mut response = (status, Json(Body { error, hint: hint.to_owned() })).into_response();
+        if needs_token {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

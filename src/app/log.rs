@@ -1,0 +1,48 @@
+//! Logs: to standard error, as text for a terminal and as JSON otherwise, the level changeable while we run.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
+
+use crate::config::{self, LogFormat};
+
+/// Libraries below us that say too much at our level: an ERROR for every port scanner's TLS handshake, and each
+/// journal's life.
+const QUIET: &str = "pingora_core::services::listening=off,fjall=warn,lsm_tree=warn,hyper=warn,h2=warn,rustls=warn";
+
+/// The log of this process.
+pub(super) struct Log {
+    filter: reload::Handle<EnvFilter, Registry>,
+}
+
+impl Log {
+    /// Begins to log.
+    pub(super) fn init(settings: &config::Log) -> Self {
+        let (filter, handle) = reload::Layer::new(filter(settings));
+        let json = match settings.format {
+            LogFormat::Auto => !std::io::stderr().is_terminal(),
+            LogFormat::Json => true,
+            LogFormat::Text => false,
+        };
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let lines = if json { lines.json().flatten_event(true).boxed() } else { lines.with_target(false).boxed() };
+        // A second start in one process keeps the first log.
+        if tracing_subscriber::registry().with(filter).with(lines).try_init().is_err() {
+            tracing::debug!("logging had begun already");
+        }
+        Self { filter: handle }
+    }
+
+    /// Takes over another level.
+    pub(super) fn replace(&self, settings: &config::Log) {
+        if let Err(error) = self.filter.reload(filter(settings)) {
+            tracing::warn!(%error, "the log level was not changed");
+        }
+    }
+}
+
+fn filter(settings: &config::Log) -> EnvFilter {
+    EnvFilter::new(format!("{},{QUIET}", settings.level))
+}

@@ -1,0 +1,284 @@
+//! Building and ending: START-UP AND DRAIN ON ONE PAGE.
+//!
+//! Order at the start: configuration, sockets (so that a taken port is said at once, and clients queue while the store opens),
+//! store, driver, admin, listener. Order at the end: not ready, stop accepting, answer what was read, let the driver finish, close
+//! the store.
+
+mod log;
+mod reload;
+mod token;
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::admin::{self, Access, Admin};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Config, Problem};
+use crate::driver::{self, Handle};
+use crate::event::Wall;
+use crate::listen::{Bound, Certificates, Front, Serving};
+use crate::metrics::Metrics;
+use crate::store::LaneStore;
+use crate::store::embedded::Embedded;
+
+use log::Log;
+use reload::Reloader;
+
+/// What the command line says about a run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Instead of `listen.address`.
+    pub listen: Option<SocketAddr>,
+    /// Instead of `admin.address`.
+    pub admin: Option<SocketAddr>,
+    /// Instead of `store.embedded.path`.
+    pub data: Option<PathBuf>,
+    /// A reload may remove a source that has a backlog.
+    pub accept_removal: bool,
+    /// A reload may change the key of a source with `order` that has a backlog.
+    pub accept_reorder: bool,
+}
+
+/// Why a run did not begin, or did not end well.
+#[derive(Debug)]
+pub enum Failure {
+    /// The configuration has problems.
+    Configuration(Vec<Problem>),
+    /// Something outside is not as it has to be.
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Options {
+    /// Reads the configuration and puts the command line's values over it.
+    ///
+    /// # Errors
+    /// All problems of the file, or that it cannot be read.
+    pub fn load(&self) -> Result<Config, Failure> {
+        let name = self.config.display().to_string();
+        let text = std::fs::read_to_string(&self.config)
+            .with_context(|| format!("{name} cannot be read (name another file with -c)"))?;
+        let environment = |name: &str| std::env::var(name).ok();
+        let mut config = crate::config::load(&text, &name, &environment, &|path| std::fs::read_to_string(path))
+            .map_err(Failure::Configuration)?;
+        if let Some(address) = self.listen {
+            config.listen.address = address;
+        }
+        if let Some(address) = self.admin {
+            config.admin.address = address;
+        }
+        if let Some(path) = &self.data {
+            config.store.path.clone_from(path);
+        }
+        Ok(config)
+    }
+}
+
+/// The wall clock, for commands that stamp what they send.
+#[must_use]
+pub fn wall() -> Wall {
+    SystemClock.now().wall
+}
+
+/// Serves until a signal ends it, and then in order.
+///
+/// # Errors
+/// What kept it from beginning, or from ending well.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let config = options.load()?;
+    let log = Log::init(&config.log);
+    let runtime = runtime()?;
+    let _inside = runtime.enter();
+    let running = Running::start(options, config, log)?;
+    let ended = runtime.block_on(running.until_the_end());
+    // What is still open past the drain's deadline ends here, with the process.
+    runtime.shutdown_background();
+    Ok(ended?)
+}
+
+/// One runtime for everything. A thread less than there are cores: the store writes on one of its own.
+fn runtime() -> anyhow::Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(cores.saturating_sub(1).max(1)).thread_name("fairlane").enable_all();
+    builder.build().context("the runtime cannot be started")
+}
+
+/// Everything that runs.
+struct Running {
+    serving: Serving,
+    handle: Handle,
+    store: Arc<dyn LaneStore>,
+    reloader: Reloader,
+    /// The driver; ends when it is stopped.
+    driver: JoinSet<()>,
+    /// The admin listener; ends when this is dropped.
+    admin: JoinSet<std::io::Result<()>>,
+}
+
+impl Running {
+    fn start(options: Options, config: Config, log: Log) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let certificates =
+            config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
+        let (bound, admin_listener) = bind(&config)?;
+        let path = config.store.path.clone();
+        let store = Embedded::open(config.store.clone(), Arc::clone(&clock))
+            .with_context(|| format!("the store in {} cannot be opened", path.display()))?;
+        let token = token::of(&config.admin, &path)?;
+
+        let durability = config.store.durability.as_str();
+        let metrics = Arc::new(Metrics::new(durability));
+        let store: Arc<dyn LaneStore> = Arc::new(store);
+        let (driver, handle) = driver::new(Arc::clone(&store), Arc::clone(&clock), metrics);
+        handle.set_sources(reload::infos(&config));
+        let front =
+            Arc::new(Front::new(config.listen.clone(), config.sources.clone(), handle.clone(), clock, rand::random()));
+        let access = access(&config, &token);
+        let shown = Arc::clone(&front);
+        let admin = Admin::new(access, durability, handle.clone(), Box::new(move || shown.show_sizes()));
+
+        let addresses = (bound.address()?, admin_listener.local_addr()?);
+        announce(&config, addresses);
+        let mut driver_task = JoinSet::new();
+        driver_task.spawn(driver.run());
+        let mut admin_task = JoinSet::new();
+        admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
+        let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
+        let reloader = Reloader::new(options, config, log, front, admin, handle.clone(), certificates, token);
+        Ok(Self { serving, handle, store, reloader, driver: driver_task, admin: admin_task })
+    }
+
+    /// Runs until a signal or a failure, then drains.
+    async fn until_the_end(mut self) -> anyhow::Result<()> {
+        let mut signals = Signals::new()?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        let poisoned = loop {
+            tokio::select! {
+                name = signals.end() => {
+                    tracing::info!(signal = name, "ending: no new connections; requests that were read are answered");
+                    break None;
+                }
+                reason = self.store.poisoned() => break Some(reason),
+                _ = hangup.recv() => self.reloader.reload(true).await,
+                _ = tick.tick() => self.reloader.reload(false).await,
+                Some(ended) = self.driver.join_next() => {
+                    anyhow::bail!("the delivery loop ended: {ended:?}");
+                }
+                Some(ended) = self.admin.join_next() => {
+                    anyhow::bail!("the admin listener ended: {ended:?}");
+                }
+            }
+        };
+        if let Some(reason) = poisoned {
+            // Whether the last batch is durable is unknown: no more 2xx, and a restart reads what is there.
+            anyhow::bail!("the store failed: {reason}");
+        }
+        let drain = self.reloader.drain();
+        tokio::select! {
+            ended = self.drain(drain) => ended,
+            name = signals.end() => anyhow::bail!("a second signal ({name}): ended at once"),
+        }
+    }
+
+    async fn drain(mut self, within: Duration) -> anyhow::Result<()> {
+        self.handle.begin_drain();
+        let finish = async {
+            self.serving.drain().await;
+            self.handle.stop().await;
+            while self.driver.join_next().await.is_some() {}
+        };
+        if tokio::time::timeout(within, finish).await.is_err() {
+            tracing::warn!(?within, "some connections were still open at the end of shutdown.drain and were cut");
+        }
+        self.store.close().await.context("the store was not closed in order; it recovers at the next start")?;
+        tracing::info!("ended");
+        Ok(())
+    }
+}
+
+/// The signals that end us.
+struct Signals {
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { term: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn end(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Both sockets: those that were handed to us (`LISTEN_FDS`: senders first, then admin), else new ones.
+fn bind(config: &Config) -> anyhow::Result<(Bound, TcpListener)> {
+    let mut inherited = listenfd::ListenFd::from_env();
+    let mut take = |index| -> anyhow::Result<Option<TcpListener>> {
+        if index < inherited.len() {
+            inherited.take_tcp_listener(index).with_context(|| format!("inherited socket {index} cannot be used"))
+        } else {
+            Ok(None)
+        }
+    };
+    let bound = match take(0)? {
+        Some(listener) => Bound::inherit(listener)?,
+        None => Bound::bind(config.listen.address)
+            .with_context(|| taken("listen.address", "--listen", config.listen.address))?,
+    };
+    let admin = match take(1)? {
+        Some(listener) => listener,
+        None => TcpListener::bind(config.admin.address)
+            .with_context(|| taken("admin.address", "--admin", config.admin.address))?,
+    };
+    admin.set_nonblocking(true)?;
+    Ok((bound, admin))
+}
+
+fn taken(field: &str, flag: &str, address: SocketAddr) -> String {
+    format!("cannot listen on {address} ({field}; choose another with {flag})")
+}
+
+fn access(config: &Config, token: &crate::event::Secret) -> Access {
+    let token = config.admin.token.clone().unwrap_or_else(|| token.clone());
+    Access { hosts: config.admin.hosts.clone(), token, open_metrics: config.admin.open_metrics }
+}
+
+/// Says on standard output where everything is. Supervisors and tests read the first line.
+fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr)) {
+    let scheme = if config.listen.tls.is_some() { "https" } else { "http" };
+    let mut text = format!(
+        "fairlane {} listening on {scheme}://{listen}, admin on http://{admin}, data in {}\n",
+        env!("CARGO_PKG_VERSION"),
+        config.store.path.display()
+    );
+    for source in &config.sources {
+        let key = source.key.as_ref().map_or("no key rule: the fallback lane", |key| key.rule.text());
+        text.push_str(&format!("  {}  {}  grouped by {key}\n", source.path.as_str(), source.verifier.name()));
+    }
+    let mut out = std::io::stdout().lock();
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        tracing::debug!("nobody reads standard output");
+    }
+}

@@ -1,0 +1,176 @@
+//! A changed configuration, applied live: whole or not at all.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::log::Log;
+use super::{Failure, Options, access};
+use crate::admin::Admin;
+use crate::config::Config;
+use crate::driver::{Handle, Query, SourceInfo, Status};
+use crate::event::Secret;
+use crate::listen::{Certificates, Front, Order, Source};
+
+/// Keeps what runs equal to what the file says.
+pub(super) struct Reloader {
+    options: Options,
+    config: Config,
+    /// What the file was when it was last read, whether it could be applied or not.
+    seen: Option<(SystemTime, u64)>,
+    log: Log,
+    front: Arc<Front>,
+    admin: Arc<Admin>,
+    handle: Handle,
+    certificates: Option<Arc<Certificates>>,
+    /// What was last said about certificates that cannot be used, so that it is said once.
+    complaint: Option<String>,
+    token: Secret,
+}
+
+impl Reloader {
+    pub(super) fn new(
+        options: Options,
+        config: Config,
+        log: Log,
+        front: Arc<Front>,
+        admin: Arc<Admin>,
+        handle: Handle,
+        certificates: Option<Arc<Certificates>>,
+        token: Secret,
+    ) -> Self {
+        let seen = stamp(&options);
+        Self { options, config, seen, log, front, admin, handle, certificates, complaint: None, token }
+    }
+
+    /// How long a drain may take.
+    pub(super) fn drain(&self) -> Duration {
+        self.config.drain
+    }
+
+    /// Reads the files again where they changed, or when `asked` for it.
+    pub(super) async fn reload(&mut self, asked: bool) {
+        self.certificates();
+        let stamp = stamp(&self.options);
+        if !asked && stamp == self.seen {
+            return;
+        }
+        self.seen = stamp;
+        match self.apply().await {
+            Ok(changes) => {
+                self.handle.metrics().config_ok.set(1);
+                if asked || !changes.is_empty() {
+                    tracing::info!(changes = changes.join("; "), "configuration applied");
+                }
+            }
+            Err(problems) => {
+                self.handle.metrics().config_ok.set(0);
+                tracing::error!("the configuration was not applied; what ran before goes on:\n{}", problems.join("\n"));
+            }
+        }
+    }
+
+    async fn apply(&mut self) -> Result<Vec<String>, Vec<String>> {
+        let new = self.options.load().map_err(|failure| match failure {
+            Failure::Configuration(problems) => problems.iter().map(ToString::to_string).collect(),
+            Failure::Other(error) => vec![format!("{error:#}")],
+        })?;
+        let changes = crate::config::reload(&self.config, &new)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        self.guard_backlogs(&new).await?;
+        if let (Some(certificates), Some(files)) = (&self.certificates, &new.listen.tls) {
+            certificates.replace(files).map_err(|error| vec![error])?;
+        }
+        self.handle.set_sources(infos(&new));
+        self.front.replace(new.listen.clone(), new.sources.clone());
+        self.admin.replace(access(&new, &self.token));
+        self.log.replace(&new.log);
+        self.config = new;
+        Ok(changes)
+    }
+
+    /// Refuses what would leave queued events without their source, or out of their order.
+    async fn guard_backlogs(&self, new: &Config) -> Result<(), Vec<String>> {
+        let mut problems = Vec::new();
+        for old in &self.config.sources {
+            let name = &old.name;
+            let complaint = match new.sources.iter().find(|source| source.name == *name) {
+                None if !self.options.accept_removal => {
+                    format!(
+                        "source {name} has a backlog and cannot be removed: drain it, or start with --accept-removal"
+                    )
+                }
+                Some(source) if reorders(old, source) && !self.options.accept_reorder => format!(
+                    "source {name} has `order` and a backlog, so its key, within and order cannot change: drain it, or start with \
+                     --accept-reorder"
+                ),
+                _ => continue,
+            };
+            match self.has_backlog(name).await {
+                Ok(false) => {}
+                Ok(true) => problems.push(complaint),
+                Err(error) => problems.push(format!("whether source {name} has a backlog could not be read: {error}")),
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    async fn has_backlog(&self, source: &Arc<str>) -> Result<bool, crate::store::Error> {
+        let status = Status::ALL.into_iter().filter(|status| status.is_pending()).collect();
+        let mut query = Query { source: Some(Arc::clone(source)), status, limit: 1, ..Query::default() };
+        loop {
+            let page = self.handle.events(query.clone()).await?;
+            match (page.records.is_empty(), page.next) {
+                (false, _) => return Ok(true),
+                (true, None) => return Ok(false),
+                (true, next) => query.before = next,
+            }
+        }
+    }
+
+    fn certificates(&mut self) {
+        let Some(certificates) = &self.certificates else { return };
+        let complaint = match certificates.reload() {
+            Ok(true) => {
+                tracing::info!("new certificates are in use");
+                None
+            }
+            Ok(false) => None,
+            Err(error) => Some(error),
+        };
+        if let Some(error) = complaint.as_ref().filter(|error| self.complaint.as_ref() != Some(error)) {
+            tracing::warn!(error, "the certificates on disk cannot be used; the old ones stay");
+        }
+        self.complaint = complaint;
+    }
+}
+
+/// Whether queued and new events of one order key could end up in different lanes.
+fn reorders(old: &Source, new: &Source) -> bool {
+    let order = |source: &Source| match &source.order {
+        None => None,
+        Some(Order::Group) => Some("group".to_owned()),
+        Some(Order::Key(rule)) => Some(format!("key {}", rule.text())),
+    };
+    let key = |source: &Source| source.key.as_ref().map(|k| (k.namespace.clone(), k.rule.text().to_owned()));
+    let within = |source: &Source| source.within.as_ref().map(|rule| rule.text().to_owned());
+    old.order.is_some() && (order(old) != order(new) || key(old) != key(new) || within(old) != within(new))
+}
+
+/// The sources as lists show them.
+pub(super) fn infos(config: &Config) -> Vec<SourceInfo> {
+    let info = |source: &Source| SourceInfo {
+        name: Arc::clone(&source.name),
+        path: source.path.as_str().to_owned(),
+        methods: source.methods.iter().map(ToString::to_string).collect(),
+        verify: source.verifier.name().to_owned(),
+        key: source.key.as_ref().map(|key| key.rule.text().to_owned()),
+        key_signed: source.key.as_ref().is_some_and(|key| key.signed),
+    };
+    config.sources.iter().map(info).collect()
+}
+
+/// A file that is replaced by renaming or through a link has another time or size; that of its target counts.
+fn stamp(options: &Options) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(&options.config).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}

@@ -1,0 +1,98 @@
+//! `fairlane check` and `fairlane schema`: what is wrong with a configuration, or all that it means.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::json;
+
+use super::{FAILED, complain, print};
+use crate::config::{self, Config, Problem};
+
+/// Exit status: everything is right.
+pub const OK: u8 = 0;
+/// Exit status: the configuration is wrong (`EX_CONFIG` of sysexits.h).
+pub const CONFIG: u8 = 78;
+
+/// Checks the configuration `text` of `file` and writes to `out` what it comes to: every problem, or the effective
+/// configuration, secrets masked, with notes. The text for people is YAML as well, the notes in comments. The answer is the
+/// exit status.
+///
+/// # Errors
+///
+/// `out` does not take it.
+pub fn check(
+    text: &str,
+    file: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    files: &dyn Fn(&Path) -> io::Result<String>,
+    json: bool,
+    out: &mut dyn Write,
+) -> io::Result<u8> {
+    match (config::load(text, file, env, files), json) {
+        (Ok(config), false) => write_config(&config, file, out)?,
+        (Ok(config), true) => {
+            let notes: Vec<_> = config.notes.iter().map(|n| json!({ "path": n.path, "text": n.text })).collect();
+            writeln!(out, "{:#}", json!({ "ok": true, "notes": notes, "effective": config.json() }))?;
+        }
+        (Err(problems), json) => {
+            write_problems(&problems, json, out)?;
+            return Ok(CONFIG);
+        }
+    }
+    Ok(OK)
+}
+
+/// Writes the JSON Schema of the configuration.
+///
+/// # Errors
+///
+/// `out` does not take it.
+pub fn schema(out: &mut dyn Write) -> io::Result<u8> {
+    writeln!(out, "{:#}", config::schema())?;
+    Ok(OK)
+}
+
+/// `fairlane schema`; the answer is the exit code.
+pub(super) fn run_schema() -> u8 {
+    let mut out = Vec::new();
+    match schema(&mut out) {
+        Ok(code) => code.max(print(&out)),
+        Err(error) => complain(&format!("the schema cannot be written: {error}"), FAILED),
+    }
+}
+
+/// `fairlane check`; the answer is the exit code.
+pub(super) fn run(path: &Path, json: bool) -> u8 {
+    let name = path.display().to_string();
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => return complain(&format!("{name} cannot be read: {error} (name another file with -c)"), FAILED),
+    };
+    let environment = |name: &str| std::env::var(name).ok();
+    let mut out = Vec::new();
+    match check(&text, &name, &environment, &|path| std::fs::read_to_string(path), json, &mut out) {
+        Ok(code) => code.max(print(&out)),
+        Err(error) => complain(&format!("{name}: {error}"), FAILED),
+    }
+}
+
+fn write_config(config: &Config, file: &str, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "# {file} has no problems. The effective configuration:")?;
+    write!(out, "{}", config.effective)?;
+    for note in &config.notes {
+        writeln!(out, "# note: {note}")?;
+    }
+    Ok(())
+}
+
+fn write_problems(problems: &[Problem], json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if json {
+        let problems: Vec<_> = problems.iter().map(Problem::json).collect();
+        return writeln!(out, "{:#}", json!({ "ok": false, "problems": problems }));
+    }
+    for problem in problems {
+        writeln!(out, "{problem}")?;
+    }
+    let count = problems.len();
+    writeln!(out, "{count} {}", if count == 1 { "problem" } else { "problems" })
+}

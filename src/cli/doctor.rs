@@ -1,0 +1,1 @@
+//! `fairlane doctor --store DIR`.

@@ -1,0 +1,51 @@
+//! `fairlane run`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{CONFIG, ConfigFile, FAILED, complain};
+use crate::app::{self, Failure, Options};
+
+/// The arguments of `fairlane run`.
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Listen here instead of at `listen.address`; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Serve the admin API here instead of at `admin.address`
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+    /// Keep the store here instead of in `store.embedded.path`
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Let a reload remove a source that has a backlog; its events are still delivered
+    #[arg(long)]
+    accept_removal: bool,
+    /// Let a reload change `key`, `within` or `order` of a source with `order` that has a backlog
+    #[arg(long)]
+    accept_reorder: bool,
+}
+
+/// Serves; the answer is the exit code.
+pub(super) fn run(run: Run) -> u8 {
+    let options = Options {
+        config: run.config.path,
+        listen: run.listen,
+        admin: run.admin,
+        data: run.data,
+        accept_removal: run.accept_removal,
+        accept_reorder: run.accept_reorder,
+    };
+    match app::run(options) {
+        Ok(()) => 0,
+        Err(Failure::Configuration(problems)) => {
+            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            complain(&format!("the configuration has problems; nothing was started\n{}", list.join("\n")), CONFIG)
+        }
+        Err(Failure::Other(error)) => complain(&format!("{error:#}"), FAILED),
+    }
+}

@@ -1,0 +1,125 @@
+//! What a person should know about a configuration that is not wrong: consequences that are easy to miss.
+
+use std::fmt;
+
+use super::build::Builder;
+use super::providers;
+use super::scalar;
+use super::settings::{Groups, Upstream};
+use super::value::Slot;
+use crate::listen;
+use crate::verify::{Choice, SecretSpec, Verifier};
+
+/// Shortest secret that does not get a note, in bytes: 128 bits of anything.
+pub(super) const SECRET_BYTES: usize = 16;
+/// What is said of a shorter one.
+pub(super) const SHORT: &str = "shorter than 16 bytes, and so easy to guess";
+/// The secret that stands in the documentation's `gateway.yaml`.
+const EXAMPLE_SECRET: &[u8] = b"replace-this-example-secret";
+/// So many groups should find a slot at one time: the default cap is an eighth of the slots.
+const GROUPS_MIN: u32 = 8;
+
+/// Something to know about a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The field, e.g. `sources[0].key`.
+    pub path: String,
+    /// What to know, one sentence.
+    pub text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.text)
+    }
+}
+
+impl Builder<'_, '_> {
+    /// Secrets that are easy to guess.
+    pub(super) fn about_secrets(&mut self, path: &str, choice: &Choice, secrets: &[SecretSpec]) {
+        if matches!(choice, Choice::Preset(name) if name == providers::NONE) {
+            return;
+        }
+        for (i, secret) in secrets.iter().enumerate() {
+            let bytes = secret.value.expose();
+            let which = if secrets.len() > 1 { format!("{path}.secrets[{i}]") } else { format!("{path}.secret") };
+            if bytes == EXAMPLE_SECRET {
+                self.note(&which, "this is the example of the documentation, which everybody knows: replace it");
+            } else if bytes.len() < SECRET_BYTES {
+                self.note(&which, SHORT);
+            }
+        }
+    }
+
+    /// What the way of verifying leaves open.
+    pub(super) fn about_verifier(&mut self, path: &str, slot: &Slot, verifier: &Verifier) {
+        if verifier.secret_count() == 0 {
+            self.note(path, "anybody who knows the address may send");
+        }
+        if !verifier.enforce() {
+            self.note(path, "requests that fail are let through, marked, in the lane ~unverified");
+        }
+        if verifier.scheme().covers_url() && slot.at("public_url").is_null() {
+            let text = "the signature covers the public URL: without public_url it is put together from the Host header, \
+                        which fails behind a proxy that changes it";
+            self.note(path, text);
+        }
+    }
+
+    /// What the slots and caps come to.
+    pub(super) fn about_slots(&mut self, upstream: &Upstream, groups: &Groups) {
+        let (slots, cap) = (upstream.concurrency, groups.defaults.concurrency);
+        let timeout = scalar::show_duration(upstream.timeout);
+        let mut caps = vec![("groups.defaults.concurrency".to_owned(), cap)];
+        caps.extend(
+            groups
+                .overrides
+                .iter()
+                .enumerate()
+                .map(|(i, o)| (format!("groups.overrides[{i}].concurrency"), o.policy.concurrency)),
+        );
+        caps.dedup_by_key(|(_, cap)| *cap);
+        for (path, cap) in caps {
+            let fit = slots / cap.max(1);
+            if fit < GROUPS_MIN && cap > 1 {
+                let text = format!(
+                    "{cap} of {slots} slots: {} such groups take all of them, below eight others wait for them",
+                    fit.max(1)
+                );
+                self.note(&path, text);
+            }
+        }
+        let all = slots.div_ceil(cap.max(1));
+        let text = format!(
+            "K groups whose calls hang hold up to K × {cap} of the {slots} slots for {timeout} (upstream.timeout): {all} of them hold all"
+        );
+        self.note("upstream.concurrency", text);
+        let weighted = |weight: f64| (weight - groups.defaults.weight).abs() > f64::EPSILON;
+        if weighted(groups.fallback.weight) || groups.overrides.iter().any(|o| weighted(o.policy.weight)) {
+            let text = format!(
+                "weights act only while the busy groups' caps add up to more than {slots} slots: beyond {} groups",
+                slots / cap.max(1)
+            );
+            self.note("groups", text);
+        }
+    }
+
+    /// Caps and answers that refuse events which nobody sends again.
+    pub(super) fn about_refusals(&mut self, groups: &Groups, sources: &[listen::Source]) {
+        let capped = groups.shed
+            || groups.defaults.backlog.is_some()
+            || groups.overrides.iter().any(|o| o.policy.backlog.is_some());
+        if !capped {
+            return;
+        }
+        for source in sources {
+            if let Some(preset) = source.verifier.preset().filter(|preset| preset.repeats == Some(false)) {
+                let text = format!(
+                    "a backlog cap refuses events of {}, and {} never repeats: they are lost",
+                    source.name, preset.title
+                );
+                self.note("groups", text);
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The loop over a store that the test holds still: what is answered, when, and in which batches.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::clock::TestClock;
+use crate::event::{EventId, KeySource, Lane, Wall};
+use crate::store::memory::{Call, Memory};
+
+struct World {
+    memory: Memory,
+    handle: Handle,
+    driver: JoinHandle<()>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test ends what it begins")]
+fn world() -> World {
+    let clock: Arc<dyn Clock> = Arc::new(TestClock::at(Wall::from_unix_s(1_700_000_000)));
+    let memory = Memory::new(Arc::clone(&clock));
+    let (driver, handle) = new(Arc::new(memory.clone()), clock, Arc::new(Metrics::new("none")));
+    World { memory, handle, driver: tokio::spawn(driver.run()) }
+}
+
+impl World {
+    #[expect(clippy::disallowed_methods, reason = "the test ends what it begins")]
+    fn submit(&self, number: u8, bytes: usize) -> JoinHandle<Result<Seq, Shed>> {
+        let handle = self.handle.clone();
+        let charge = Budget::new(usize::MAX).open(Some(0)).unwrap();
+        tokio::spawn(async move { handle.submit(Arc::new(event(number, bytes)), charge).await })
+    }
+
+    /// How many events can be read.
+    async fn stored(&self) -> usize {
+        self.handle.events(Query { limit: 1000, ..Query::default() }).await.unwrap().records.len()
+    }
+}
+
+fn event(number: u8, bytes: usize) -> Event {
+    Event {
+        id: EventId::new(Wall(u64::from(number)), &[number; 10]),
+        received: Wall(u64::from(number)),
+        source: "test".into(),
+        lane: Lane { group: Group::of(&["g"]), inner: None },
+        key_source: KeySource::NoRule,
+        order: None,
+        verified: "none".into(),
+        provider_event_id: None,
+        event_type: None,
+        method: Method::POST,
+        target: "/".into(),
+        forward: None,
+        peer: IpAddr::from([127, 0, 0, 1]),
+        https: false,
+        headers: HeaderMap::new(),
+        body: Bytes::from(vec![number; bytes]),
+    }
+}
+
+/// Lets every task that can go on do so.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_answered_before_the_commit_and_everybody_after_it() {
+    let w = world();
+    let mut gate = w.memory.hold_next(Call::Append);
+    let first = w.submit(1, 10);
+    gate.arrived().await;
+    let others: Vec<_> = (2..10).map(|n| w.submit(n, 10)).collect();
+    settle().await;
+    assert!(!first.is_finished() && others.iter().all(|task| !task.is_finished()));
+    let mut second = w.memory.hold_next(Call::Append);
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(Seq(1)));
+    second.arrived().await;
+    assert!(others.iter().all(|task| !task.is_finished()), "the second batch is not durable yet");
+    assert_eq!(w.stored().await, 1);
+    second.open();
+    for (place, task) in others.into_iter().enumerate() {
+        assert_eq!(task.await.unwrap(), Ok(Seq(place as u64 + 2)), "all that gathered meanwhile went in one batch");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_bounded_in_bytes_and_a_larger_event_goes_alone() {
+    let w = world();
+    let mut gate = w.memory.hold_next(Call::Append);
+    let first = w.submit(1, 1);
+    gate.arrived().await;
+    let tasks: Vec<_> = [3, 3, 3, 9, 1].iter().zip(2..).map(|(mib, n)| w.submit(n, mib << 20)).collect();
+    settle().await;
+    // 3 + 3 fit 8 MiB, the third does not; 9 is alone; 1 comes last.
+    for (stored, batch) in [(1, 2), (3, 1), (4, 1), (5, 1)] {
+        let mut next = w.memory.hold_next(Call::Append);
+        gate.open();
+        next.arrived().await;
+        assert_eq!(w.stored().await, stored);
+        assert_eq!(tasks.iter().filter(|task| task.is_finished()).count(), stored - 1, "before a batch of {batch}");
+        gate = next;
+    }
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(Seq(1)));
+    for task in tasks {
+        assert!(task.await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_batch_is_told_as_what_it_is_and_the_next_one_goes_on() {
+    let w = world();
+    for (error, shed) in
+        [(Error::Full("no space".into()), Shed::Full), (Error::Unavailable("away".into()), Shed::Unavailable)]
+    {
+        w.memory.fail_next(Call::Append, error);
+        assert_eq!(w.submit(1, 1).await.unwrap(), Err(shed));
+    }
+    assert_eq!(w.submit(1, 1).await.unwrap(), Ok(Seq(1)));
+    w.memory.refuse(&Group::of(&["g"]));
+    assert_eq!(w.submit(2, 1).await.unwrap(), Err(Shed::GroupTooLarge));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_lost_commit_nobody_gets_a_2xx() {
+    let w = world();
+    w.memory.lose_answer_of_next(Call::Append, "EIO");
+    assert_eq!(w.submit(1, 1).await.unwrap(), Err(Shed::Unavailable));
+    assert_eq!(w.submit(2, 1).await.unwrap(), Err(Shed::Unavailable));
+    assert!(w.memory.poisoned().await.contains("EIO"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_answers_what_came_before_and_refuses_what_comes_after() {
+    let w = world();
+    let mut gate = w.memory.hold_next(Call::Append);
+    let first = w.submit(1, 1);
+    gate.arrived().await;
+    let second = w.submit(2, 1);
+    settle().await;
+    w.handle.stop().await;
+    settle().await;
+    assert!(!w.driver.is_finished());
+    assert_eq!(w.submit(3, 1).await.unwrap(), Err(Shed::Draining));
+    assert_eq!(w.handle.ready(), Err(Shed::Draining));
+    gate.open();
+    assert_eq!((first.await.unwrap(), second.await.unwrap()), (Ok(Seq(1)), Ok(Seq(2))));
+    w.driver.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_store_is_known_before_a_body_is_read() {
+    let w = world();
+    assert_eq!(w.handle.ready(), Ok(()));
+    w.memory.set_capacity(Some(0));
+    assert_eq!(w.handle.ready(), Err(Shed::Full));
+    w.memory.set_capacity(None);
+    assert_eq!(w.handle.ready(), Ok(()));
+}

@@ -1,5 +1,0 @@
-//! Whose is it.
-
-/// A rule that finds a key.
-#[derive(Clone, Debug)]
-pub struct Rule;

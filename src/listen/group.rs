@@ -1,0 +1,84 @@
+//! Whose an event is: all of a source's rules, run together over one request.
+
+use std::sync::Arc;
+
+use super::{KeyRule, Order, Source};
+use crate::event::{Group, KeySource, Lane, Missing};
+use crate::key::{Found, Input, Plan, Reading};
+
+/// A source's rules, made ready to read a body once.
+#[derive(Debug)]
+pub(super) struct Rules {
+    plan: Plan,
+    key: Option<(usize, KeyRule)>,
+    within: Option<usize>,
+    order: Option<OrderRule>,
+    event_id: Option<usize>,
+    event_type: Option<usize>,
+}
+
+#[derive(Debug)]
+enum OrderRule {
+    Group,
+    Key(usize),
+}
+
+/// What the rules found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Grouped {
+    pub(super) lane: Lane,
+    pub(super) key_source: KeySource,
+    pub(super) order: Option<Group>,
+    pub(super) event_id: Option<Box<str>>,
+    pub(super) event_type: Option<Box<str>>,
+}
+
+impl Rules {
+    pub(super) fn of(source: &Source) -> Self {
+        let mut plan = Plan::new();
+        let key = source.key.as_ref().map(|key| (plan.add(&key.rule, key.namespace.as_deref()), key.clone()));
+        let within = source.within.as_ref().map(|rule| plan.add(rule, None));
+        let order = source.order.as_ref().map(|order| match order {
+            Order::Group => OrderRule::Group,
+            Order::Key(rule) => OrderRule::Key(plan.add(rule, None)),
+        });
+        let event_id = source.event_id.as_ref().map(|rule| plan.add(rule, None));
+        let event_type = source.event_type.as_ref().map(|rule| plan.add(rule, None));
+        Self { plan, key, within, order, event_id, event_type }
+    }
+
+    pub(super) fn find(&self, input: &Input<'_>) -> Grouped {
+        let mut reading = self.plan.open(input);
+        let (group, key_source) = self.fairness_key(&mut reading);
+        let mut find = |rule: usize| reading.find(rule).ok();
+        let text = |found: Found| found.parts.join("~").into_boxed_str();
+        Grouped {
+            lane: Lane { group, inner: self.within.and_then(&mut find).map(|found| found.group(None)) },
+            key_source,
+            order: match &self.order {
+                None => None,
+                Some(OrderRule::Group) => Some(Group::reserved("group")),
+                // Without a key there is nothing to wait for.
+                Some(OrderRule::Key(rule)) => find(*rule).map(|found| found.group(None)),
+            },
+            event_id: self.event_id.and_then(&mut find).map(text),
+            event_type: self.event_type.and_then(&mut find).map(text),
+        }
+    }
+
+    /// The group, and where its key came from. A rule that finds nothing leads to the fallback lane.
+    fn fairness_key(&self, reading: &mut Reading<'_>) -> (Group, KeySource) {
+        let Some((number, key)) = &self.key else { return (Group::fallback(), KeySource::NoRule) };
+        match (reading.find(*number), key.reserved) {
+            (Ok(found), _) => {
+                let group = found.group(key.namespace.as_deref());
+                (group, KeySource::Rule { rule: found.rule, signed: key.signed })
+            }
+            // The provider gives the absence of a key a meaning of its own.
+            (Err(Missing::Absent | Missing::Empty), Some(name)) => {
+                (Group::reserved(name), KeySource::Rule { rule: Arc::from(key.rule.text()), signed: key.signed })
+            }
+            (Err(missing), _) => (Group::fallback(), KeySource::Missing(missing)),
+        }
+    }
+}

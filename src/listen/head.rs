@@ -1,0 +1,254 @@
+//! A request's head: what is refused before anything is looked up, and what is taken out of it before it is kept.
+
+use std::net::IpAddr;
+
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName};
+use http::request::Parts;
+use http::{HeaderValue, Version};
+
+/// Headers that speak of one connection and not of the event (RFC 9110 §7.6.1), with the framing of the
+/// sender's own: outbound requests are framed anew.
+const HOP_BY_HOP: [&str; 10] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+];
+
+/// What is wrong with a head, in words for its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed(pub(super) &'static str);
+
+/// Checks what the HTTP library lets pass: one `Host`, and a path that reads the same to everybody.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn check(parts: &Parts) -> Result<(), Malformed> {
+    // RFC 9112 §3.2: a request with no Host, or more than one, is answered with 400.
+    let hosts = parts.headers.get_all(HOST).iter().count();
+    let authority = parts.uri.authority().is_some();
+    match (hosts, parts.version) {
+        (0, Version::HTTP_11) if !authority => return Err(Malformed("a request names one Host; this one names none")),
+        (0 | 1, _) => {}
+        _ => return Err(Malformed("a request names one Host; this one names several")),
+    }
+    check_path(parts.uri.path())
+}
+
+/// Whether the head is longer than `limit` bytes. The HTTP library's own limit is one on its buffer and lets some more pass.
+pub(super) fn is_too_large(parts: &Parts, limit: usize) -> bool {
+    const REQUEST_LINE: usize = "  HTTP/1.1\r\n".len();
+    const LINE: usize = ": \r\n".len();
+    let target = parts.uri.path_and_query().map_or(1, |target| target.as_str().len());
+    let lines = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + LINE);
+    parts.method.as_str().len() + target + REQUEST_LINE + lines.sum::<usize>() > limit
+}
+
+/// Refuses paths that a router, a proxy and an application can read differently.
+fn check_path(path: &str) -> Result<(), Malformed> {
+    if !path.starts_with('/') {
+        return Err(Malformed("the request target is not a path"));
+    }
+    if path.contains("//") {
+        return Err(Malformed("the path has an empty segment (//)"));
+    }
+    if path.contains(['\\', '\0']) {
+        return Err(Malformed("the path has a backslash or NUL"));
+    }
+    if path.split('/').any(|segment| segment == "." || segment == "..") {
+        return Err(Malformed("the path has a . or .. segment"));
+    }
+    let mut rest = path.as_bytes();
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        let code = rest.get(at + 1..at + 3).ok_or(Malformed("the path ends in an unfinished % code"))?;
+        if !code.iter().all(u8::is_ascii_hexdigit) {
+            return Err(Malformed("a % in the path is not followed by two hexadecimal digits"));
+        }
+        if [b"2f", b"5c", b"2e", b"00"].iter().any(|bad| code.eq_ignore_ascii_case(*bad)) {
+            return Err(Malformed("the path hides a /, \\, . or NUL behind a % code"));
+        }
+        rest = rest.get(at + 3..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// The address a sender used, as far as we can see: scheme and host from the connection, or from the trusted proxy in front.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// `https` rather than `http`.
+    pub(super) https: bool,
+    /// `scheme://host`, where a host was named.
+    pub(super) url: Option<String>,
+}
+
+/// Reads the address that the sender used.
+pub(super) fn seen(parts: &Parts, tls: bool, trusted: bool) -> Seen {
+    let forwarded = |name: &str| {
+        let value = parts.headers.get(name).filter(|_| trusted)?.to_str().ok()?;
+        // With several proxies in a row the first value is the one that met the sender.
+        Some(value.split(',').next().unwrap_or_default().trim())
+    };
+    let https = forwarded("x-forwarded-proto").map_or(tls, |proto| proto.eq_ignore_ascii_case("https"));
+    let host = forwarded("x-forwarded-host")
+        .or_else(|| parts.headers.get(HOST).and_then(|host| host.to_str().ok()))
+        .or_else(|| parts.uri.authority().map(http::uri::Authority::as_str));
+    let scheme = if https { "https" } else { "http" };
+    Seen { https, url: host.map(|host| format!("{scheme}://{host}")) }
+}
+
+/// Takes out what is not the event's: hop-by-hop headers and those named in `Connection`, anything that could pass for ours, and
+/// `X-Forwarded-*` of untrusted peers. On HTTP/2 the authority becomes the `Host` that applications look for.
+pub(super) fn clean(parts: &mut Parts, trusted: bool) {
+    let named: Vec<HeaderName> = parts
+        .headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        // A sender must not have us drop what identifies the event.
+        .filter(|name: &HeaderName| *name != HOST)
+        .collect();
+    let foreign: Vec<HeaderName> =
+        parts.headers.keys().filter(|name| !keeps(name.as_str(), trusted)).cloned().collect();
+    for name in named.iter().chain(&foreign) {
+        parts.headers.remove(name);
+    }
+    if !parts.headers.contains_key(HOST)
+        && let Some(authority) = parts.uri.authority()
+        && let Ok(value) = HeaderValue::from_str(authority.as_str())
+    {
+        parts.headers.insert(HOST, value);
+    }
+}
+
+fn keeps(name: &str, trusted: bool) -> bool {
+    // Applications see `_` and `-` as the same, so `fairlane_group` would pass for our own.
+    let starts = |prefix: &str| {
+        name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(|(a, b)| a == b || (a == b'_' && b == b'-'))
+    };
+    !(HOP_BY_HOP.contains(&name) || starts("fairlane-") || (starts("x-forwarded-") && !trusted))
+}
+
+/// Header lines for a rejection record: values that may hold a secret or a signature are masked.
+pub(super) fn masked(headers: &HeaderMap) -> Vec<(String, String)> {
+    const TELLING: [&str; 9] = ["auth", "token", "secret", "signature", "hmac", "key", "cookie", "password", "sig"];
+    headers
+        .iter()
+        .map(|(name, value)| {
+            let masked = TELLING.iter().any(|word| name.as_str().contains(word)) || name.as_str() == "verif-hash";
+            let value = if masked {
+                format!("*** ({} bytes)", value.len())
+            } else {
+                String::from_utf8_lossy(value.as_bytes()).escape_debug().to_string()
+            };
+            (name.as_str().to_owned(), value)
+        })
+        .collect()
+}
+
+/// Whether `peer` is one of the `proxies` whose forwarded headers count.
+pub(super) fn is_trusted(peer: IpAddr, proxies: &[ipnet::IpNet]) -> bool {
+    proxies.iter().any(|network| network.contains(&peer.to_canonical()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn parts(target: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn paths_that_two_readers_could_read_differently_are_refused() {
+        for path in [
+            "/a/../b",
+            "/..",
+            "/.",
+            "/a/.",
+            "/a//b",
+            "//",
+            "/a%2fb",
+            "/a%2Fb",
+            "/a%5cb",
+            "/%2e%2e/a",
+            "/a%00",
+            "/a%",
+            "/a%2",
+            "/a%zz",
+            "/a%2",
+            "/%",
+        ] {
+            assert!(check(&parts(path, &[("host", "h")])).is_err(), "{path}");
+        }
+        for path in ["/", "/a", "/a/", "/a.b/..c/...", "/a%20b", "/caf%C3%A9", "/a?x=//..%2f"] {
+            assert_eq!(check(&parts(path, &[("host", "h")])), Ok(()), "{path}");
+        }
+    }
+
+    #[test]
+    fn one_host_and_only_one() {
+        assert!(check(&parts("/", &[])).is_err());
+        assert!(check(&parts("/", &[("host", "a"), ("host", "a")])).is_err());
+        assert!(check(&parts("http://a/", &[])).is_ok());
+    }
+
+    #[test]
+    fn what_could_pass_for_ours_is_taken_out() {
+        let mut parts = parts(
+            "/",
+            &[
+                ("host", "h"),
+                ("Fairlane-Group", "x"),
+                ("fairlane_group", "x"),
+                ("X_Forwarded-For", "1.2.3.4"),
+                ("x-forwarded-proto", "https"),
+                ("Connection", "close, X-Hop, host"),
+                ("X-Hop", "1"),
+                ("TE", "trailers"),
+                ("X-Kept", "1"),
+                ("X-Kept", "2"),
+            ],
+        );
+        clean(&mut parts, false);
+        let left: Vec<_> = parts.headers.iter().map(|(n, v)| (n.as_str(), v.to_str().unwrap())).collect();
+        assert_eq!(left, [("host", "h"), ("x-kept", "1"), ("x-kept", "2")]);
+    }
+
+    #[test]
+    fn forwarded_headers_count_only_from_trusted_proxies() {
+        let p = parts(
+            "/",
+            &[("host", "inner:8080"), ("x-forwarded-proto", "https"), ("x-forwarded-host", "hooks.example")],
+        );
+        assert_eq!(seen(&p, false, true), Seen { https: true, url: Some("https://hooks.example".into()) });
+        assert_eq!(seen(&p, false, false), Seen { https: false, url: Some("http://inner:8080".into()) });
+        let proxies = ["10.0.0.0/8".parse().unwrap()];
+        assert!(is_trusted("10.1.2.3".parse().unwrap(), &proxies));
+        assert!(is_trusted("::ffff:10.1.2.3".parse().unwrap(), &proxies));
+        assert!(!is_trusted("11.1.2.3".parse().unwrap(), &proxies));
+    }
+
+    #[test]
+    fn a_record_masks_what_may_be_secret_and_escapes_the_rest() {
+        let p =
+            parts("/", &[("X-Shopify-Hmac-Sha256", "c2VjcmV0"), ("authorization", "Bearer x"), ("x-topic", "a\tb")]);
+        let lines = masked(&p.headers);
+        assert!(lines.contains(&("x-shopify-hmac-sha256".into(), "*** (8 bytes)".into())));
+        assert!(lines.contains(&("authorization".into(), "*** (8 bytes)".into())));
+        assert!(lines.contains(&("x-topic".into(), "a\\tb".into())));
+    }
+}

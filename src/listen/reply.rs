@@ -1,0 +1,199 @@
+//! What senders are answered: the one place where statuses are chosen.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::Full;
+
+use super::{Answers, Source};
+use crate::driver::Shed;
+use crate::event::EventId;
+use crate::verify;
+
+/// An answer.
+pub(super) type Reply = Response<Full<Bytes>>;
+
+const EVENT_ID: HeaderName = HeaderName::from_static("fairlane-event-id");
+
+/// Why a request did not become an event.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// The head is not one that everybody reads alike; why, in words.
+    Malformed(&'static str),
+    /// The head is larger than this many bytes.
+    HeadTooLarge(usize),
+    /// No source takes this path.
+    UnknownPath,
+    /// The source that took this path was removed from the configuration not long ago.
+    Removed,
+    /// The source does not take this method, but those.
+    Method(Vec<Method>),
+    /// The body is larger than this many bytes.
+    TooLarge(usize),
+    /// The body came too slowly; this many bytes had come.
+    TooSlow(usize),
+    /// The body broke off or its framing is broken.
+    Broken,
+    /// The memory for bodies is taken.
+    Crowded,
+    /// Not genuine.
+    Unverified(verify::Rejection),
+    /// Genuine, and there is no room for it.
+    Shed(Shed),
+}
+
+impl Refused {
+    /// Its name in metrics and in rejection records.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed_request",
+            Self::HeadTooLarge(_) => "head_too_large",
+            Self::UnknownPath => "unknown_path",
+            Self::Removed => "removed_source",
+            Self::Method(_) => "method",
+            Self::TooLarge(_) => "too_large",
+            Self::TooSlow(_) => "too_slow",
+            Self::Broken => "broken_body",
+            Self::Crowded => "memory",
+            Self::Unverified(rejection) => rejection.reason(),
+            Self::Shed(shed) => shed.as_str(),
+        }
+    }
+
+    /// Whether this is our own trouble, so that the sender should repeat.
+    pub(super) fn is_shed(&self) -> bool {
+        matches!(self, Self::Removed | Self::Crowded | Self::Shed(_))
+    }
+
+    /// What was expected and what was found, for a person who mends the sender.
+    pub(super) fn message(&self) -> String {
+        match self {
+            Self::Malformed(why) => (*why).to_owned(),
+            Self::HeadTooLarge(limit) => {
+                format!("the request's head is larger than the limit of {limit} bytes (listen.limits.headers)")
+            }
+            Self::UnknownPath => "no source takes this path".to_owned(),
+            Self::Removed => "the source of this path was removed from the configuration".to_owned(),
+            Self::Method(allowed) => format!("this source takes {}", listed(allowed)),
+            Self::TooLarge(limit) => format!("the body is larger than the limit of {limit} bytes (listen.limits.body)"),
+            Self::TooSlow(received) => {
+                format!("the body came too slowly: {received} bytes so far (listen.limits.body_timeout)")
+            }
+            Self::Broken => "the body broke off or its framing is broken".to_owned(),
+            Self::Crowded => {
+                "the memory for bodies that are not stored yet is taken (listen.limits.buffered)".to_owned()
+            }
+            Self::Unverified(rejection) => rejection.to_string(),
+            Self::Shed(shed) => shed.to_string(),
+        }
+    }
+}
+
+/// The answer to an accepted event.
+pub(super) fn accepted(source: &Source, id: EventId) -> Reply {
+    let mut reply = Response::new(Full::new(source.ack.body.clone()));
+    *reply.status_mut() = source.ack.status;
+    reply.headers_mut().clone_from(&source.ack.headers);
+    if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
+        reply.headers_mut().insert(EVENT_ID, value);
+    }
+    reply
+}
+
+/// The answer to a refused request. `answers` are its source's, where one was found; `jitter` (0 to 1) spreads the
+/// returns of many senders.
+pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64) -> Reply {
+    let unavailable = answers.map_or(StatusCode::SERVICE_UNAVAILABLE, |a| a.unavailable);
+    let (status, closes) = match refused {
+        Refused::Malformed(_) | Refused::Broken => (StatusCode::BAD_REQUEST, true),
+        Refused::HeadTooLarge(_) => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, true),
+        Refused::UnknownPath => (StatusCode::NOT_FOUND, false),
+        Refused::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, false),
+        Refused::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, true),
+        Refused::TooSlow(_) => (StatusCode::REQUEST_TIMEOUT, true),
+        Refused::Unverified(_) => (answers.map_or(StatusCode::UNAUTHORIZED, |a| a.bad_signature), false),
+        Refused::Crowded => (unavailable, true),
+        Refused::Removed => (unavailable, false),
+        Refused::Shed(Shed::GroupTooLarge) => (answers.map_or(StatusCode::TOO_MANY_REQUESTS, |a| a.shed), false),
+        Refused::Shed(_) => (unavailable, false),
+    };
+    let mut reply = Response::new(Full::from(text(refused)));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if closes {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(after) = retry_after(refused, jitter) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    }
+    if let Refused::Method(allowed) = refused
+        && let Ok(value) = HeaderValue::from_str(&listed(allowed))
+    {
+        headers.insert(ALLOW, value);
+    }
+    reply
+}
+
+/// One line for whoever reads the sender's log. A bad signature is explained in the list of rejections, not to a stranger.
+fn text(refused: &Refused) -> String {
+    match refused {
+        Refused::Unverified(rejection) => format!(
+            "not accepted ({}); nothing was stored. The gateway's list of rejections says more\n",
+            rejection.reason()
+        ),
+        Refused::Shed(Shed::TooSlow) => "the event may or may not be stored; it is safe to send it again\n".to_owned(),
+        other if other.is_shed() => format!("{}; nothing was stored, please send it again\n", other.message()),
+        other => format!("{}; nothing was stored\n", other.message()),
+    }
+}
+
+/// 5 to 15 s, so that those refused together do not come back together.
+fn retry_after(refused: &Refused, jitter: f64) -> Option<Duration> {
+    refused
+        .is_shed()
+        .then(|| Duration::from_secs(5).saturating_add(Duration::from_secs(10).mul_f64(jitter.clamp(0.0, 1.0))))
+}
+
+fn listed(methods: &[Method]) -> String {
+    methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_trouble_is_never_a_4xx_but_for_a_group_that_is_too_large() {
+        for shed in [Shed::Full, Shed::Busy, Shed::Unavailable, Shed::Draining, Shed::TooSlow] {
+            let reply = refused(&Refused::Shed(shed), None, 0.5);
+            assert_eq!(reply.status(), 503, "{shed:?}");
+            assert_eq!(reply.headers().get(RETRY_AFTER).unwrap(), "10");
+        }
+        assert_eq!(refused(&Refused::Crowded, None, 0.0).status(), 503);
+        let reply = refused(&Refused::Shed(Shed::GroupTooLarge), None, 1.0);
+        assert_eq!(reply.status(), 429);
+        assert_eq!(reply.headers().get(RETRY_AFTER).unwrap(), "15");
+    }
+
+    #[test]
+    fn a_refused_method_names_those_that_are_taken() {
+        let reply = refused(&Refused::Method(vec![Method::POST, Method::PUT]), None, 0.0);
+        assert_eq!(reply.status(), 405);
+        assert_eq!(reply.headers().get(ALLOW).unwrap(), "POST, PUT");
+    }
+
+    #[test]
+    fn a_source_chooses_its_own_answers() {
+        let answers = Answers {
+            bad_signature: StatusCode::FORBIDDEN,
+            shed: StatusCode::SERVICE_UNAVAILABLE,
+            unavailable: StatusCode::BAD_GATEWAY,
+        };
+        assert_eq!(refused(&Refused::Shed(Shed::GroupTooLarge), Some(&answers), 0.0).status(), 503);
+        assert_eq!(refused(&Refused::Shed(Shed::Full), Some(&answers), 0.0).status(), 502);
+    }
+}

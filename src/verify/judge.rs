@@ -1,0 +1,403 @@
+//! The judgement: is this request genuine, now.
+//!
+//! Everything is decided over the bytes that came in, before anything is parsed. The order is:
+//! gather what the scheme needs from the headers; try every secret against every signature; only
+//! then look at the signed time, because a time means nothing until its signature was right. The
+//! work is linear in the body, once for each secret, and the body is never copied.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Method};
+
+use super::encoding::Enc;
+use super::found::{Found, one, present};
+use super::mac::{self, Key, Mac};
+use super::preset::{self, Preset};
+use super::reject::{Rejection, shown};
+use super::scheme::{Alg, Basic, Before, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
+use super::spec::{Choice, SecretSpec, Spec, SpecError, base_url};
+use super::template::{Parts, Piece};
+use super::time;
+use crate::event::{Secret, Wall};
+
+/// A request as far as a signature can cover it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its method.
+    pub method: &'a Method,
+    /// Path and query exactly as received.
+    pub target: &'a str,
+    /// `scheme://host` as the sender saw it, from `Host` or a trusted proxy's headers; used where
+    /// no `public_url` is configured.
+    pub seen_url: Option<&'a str>,
+    /// Its header lines.
+    pub headers: &'a HeaderMap,
+    /// Its body, byte for byte.
+    pub body: &'a [u8],
+}
+
+/// A request that is genuine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    label: Arc<str>,
+    /// Which secret matched, by its place in [`Spec::secrets`]; `None` where there are none.
+    pub secret: Option<usize>,
+    /// The sender's clock minus ours in seconds, where a time is signed and was judged.
+    pub skew_s: Option<i64>,
+}
+
+impl Verified {
+    /// Scheme and which secret, e.g. `shopify secret=0`, as `Fairlane-Verified` says it.
+    #[must_use]
+    pub fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+}
+
+/// How a signed time is to be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// It must lie in the window around this moment.
+    At(Wall),
+    /// It must be a time, of any age: for captured requests.
+    AnyAge,
+    /// It is text like any other: for examples whose time is no date.
+    Opaque,
+}
+
+/// A source's verifier: made once, used for every request.
+pub struct Verifier {
+    pub(super) name: Arc<str>,
+    pub(super) scheme: Scheme,
+    preset: Option<&'static Preset>,
+    pub(super) secrets: Vec<Armed>,
+    window: Window,
+    public_url: Option<Box<str>>,
+    enforce: bool,
+    /// The label of what is not tied to a secret.
+    plain: Arc<str>,
+}
+
+/// A secret made ready.
+pub(super) struct Armed {
+    pub(super) value: Secret,
+    until: Option<Wall>,
+    label: Arc<str>,
+    /// The scheduled key, where the scheme is an HMAC.
+    pub(super) key: Option<Key>,
+}
+
+impl Verifier {
+    /// Makes a verifier.
+    ///
+    /// # Errors
+    /// Whatever would make it accept anything, or nothing: an unknown provider, no secret, a
+    /// secret that is not of the scheme's form, knobs that do not fit each other.
+    pub fn new(spec: Spec) -> Result<Self, SpecError> {
+        let (name, scheme, preset) = match spec.choice {
+            Choice::Preset(name) if name == "none" => (name, Scheme::None, None),
+            Choice::Preset(name) => {
+                let preset = preset::preset(&name).ok_or_else(|| SpecError::unknown_provider(&name))?;
+                (name, preset.scheme.clone(), Some(preset))
+            }
+            Choice::Scheme(scheme) => (scheme.kind().to_owned(), scheme, None),
+        };
+        scheme.check().map_err(|(field, problem)| SpecError::Field { field, problem })?;
+        if spec.tolerance.is_some() && scheme.time().is_none() {
+            return Err(SpecError::ToleranceUnused { scheme: name });
+        }
+        Ok(Self {
+            secrets: arm(&name, &scheme, spec.secrets)?,
+            window: window(&scheme, spec.tolerance),
+            public_url: spec.public_url.as_deref().map(base_url).transpose()?,
+            enforce: spec.enforce,
+            plain: name.as_str().into(),
+            name: name.into(),
+            preset,
+            scheme,
+        })
+    }
+
+    /// Whether `request` is genuine at `now`.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn judge(&self, request: &Request<'_>, now: Wall) -> Result<Verified, Rejection> {
+        self.judge_when(request, When::At(now))
+    }
+
+    /// Whether `request` is genuine, its time judged as `when` says; without a moment, secrets do
+    /// not end.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn judge_when(&self, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {
+        match &self.scheme {
+            Scheme::None => Ok(Verified { label: Arc::clone(&self.plain), secret: None, skew_s: None }),
+            Scheme::Token(token) => self.token(token, request, when),
+            Scheme::Basic(basic) => self.basic(basic, request, when),
+            Scheme::Signed(signed) => self.signed(signed, request, when),
+        }
+    }
+
+    /// The provider's name, or the kind of a generic scheme.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The scheme it judges by.
+    #[must_use]
+    pub fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// What else is known about the provider.
+    #[must_use]
+    pub fn preset(&self) -> Option<&'static Preset> {
+        self.preset
+    }
+
+    /// False: requests that fail are let through, marked.
+    #[must_use]
+    pub fn enforce(&self) -> bool {
+        self.enforce
+    }
+
+    /// How many secrets are configured, for metrics by index.
+    #[must_use]
+    pub fn secret_count(&self) -> usize {
+        self.secrets.len()
+    }
+
+    fn token(&self, token: &Token, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {
+        let value = one(request.headers, &token.headers, "the token")?;
+        let header = present(request.headers, &token.headers);
+        let claimed = token.before.strip(value).ok_or_else(|| {
+            // The value itself may be most of a secret: it is not shown.
+            Rejection::malformed(header, format!("a token here begins with {:?}", token.before.text()))
+        })?;
+        self.first_match(when, |armed| mac::same_text(claimed, armed.value.expose()))?
+            .ok_or_else(|| Rejection::BadToken { header: header.clone() })
+    }
+
+    fn basic(&self, basic: &Basic, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {
+        const HEADER: HeaderName = http::header::AUTHORIZATION;
+        let value = one(request.headers, &[HEADER], "user and password")?;
+        let decoded = after_scheme(value, b"basic").and_then(|text| Enc::Base64.decode(text));
+        let decoded = decoded.ok_or_else(|| Rejection::malformed(&HEADER, "it is not `Basic` and base64"))?;
+        let at = decoded.iter().position(|byte| *byte == b':');
+        let (user, password) = at
+            .and_then(|at| Some((decoded.get(..at)?, decoded.get(at + 1..)?)))
+            .ok_or_else(|| Rejection::malformed(&HEADER, "there is no colon between user and password"))?;
+        self.first_match(when, |armed| match &basic.user {
+            // Both are compared whatever the first one gives: the time taken tells nothing about the user.
+            Some(known) => mac::same_text(user, known.as_bytes()) & mac::same_text(password, armed.value.expose()),
+            None => mac::same_text(&decoded, armed.value.expose()),
+        })?
+        .ok_or(Rejection::BadToken { header: HEADER })
+    }
+
+    fn signed(&self, signed: &Signed, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {
+        let found = Found::find(signed, request.headers)?;
+        let (time_text, sent_ms) = self.time_outside_body(signed, &found, request.headers, when)?;
+        let url = if signed.template.uses(&Piece::Url) { Some(self.url(request)?) } else { None };
+        let parts = Parts {
+            body: request.body,
+            time: time_text,
+            id: if signed.id.is_empty() { b"" } else { one(request.headers, &signed.id, "the message id")? },
+            url: url.as_deref().unwrap_or(""),
+            method: request.method.as_str(),
+            headers: signed
+                .template
+                .headers()
+                .map(|name| one(request.headers, std::slice::from_ref(name), "a part of the signed text"))
+                .collect::<Result<_, _>>()?,
+        };
+        let claimed: Vec<_> = found.signatures.iter().filter_map(|text| signed.enc.decode(text)).collect();
+        if claimed.is_empty() {
+            return Err(Rejection::malformed(&found.header, format!("its signature is not {}", signed.enc.name())));
+        }
+        let matched = self.first_match(when, |armed| {
+            let mut mac = armed.start(signed.alg);
+            signed.template.feed(&parts, armed.value.expose(), &mut mac);
+            let tag = mac.finish();
+            // Not `any`: every candidate costs the same, wherever the right one stands.
+            claimed.iter().fold(false, |hit, claimed| hit | tag.matches(claimed))
+        })?;
+        let verified = matched.ok_or_else(|| Rejection::BadSignature {
+            header: found.header,
+            secrets: self.live(when).count(),
+            url: url.map(|url| shown(url.as_bytes())),
+        })?;
+        self.judge_time(signed, request.body, sent_ms, when, verified)
+    }
+
+    /// The time's text, and what it says, unless it stands in the body.
+    fn time_outside_body<'h>(
+        &self,
+        signed: &Signed,
+        found: &Found<'h>,
+        headers: &'h HeaderMap,
+        when: When,
+    ) -> Result<(&'h [u8], Option<i64>), Rejection> {
+        let Some(Time { place, unit, .. }) = &signed.time else { return Ok((b"", None)) };
+        let (header, text) = match place {
+            Place::Body(_) => return Ok((b"", None)),
+            Place::Header(names) => (present(headers, names), one(headers, names, "the signed time")?),
+            Place::Item(_) | Place::FirstItem => {
+                let text = found.time.filter(|text| !text.is_empty());
+                (&found.header, text.ok_or_else(|| Rejection::malformed(&found.header, "the signed time is missing"))?)
+            }
+        };
+        if when == When::Opaque {
+            return Ok((text, None));
+        }
+        let sent_ms = unit.read(text).ok_or_else(|| {
+            Rejection::malformed(header, format!("the time \"{}\" is not {}", shown(text), unit.looks_like()))
+        })?;
+        Ok((text, Some(sent_ms)))
+    }
+
+    /// Judges the time of a request whose signature was right.
+    fn judge_time(
+        &self,
+        signed: &Signed,
+        body: &[u8],
+        sent_ms: Option<i64>,
+        when: When,
+        verified: Verified,
+    ) -> Result<Verified, Rejection> {
+        let sent_ms = match signed.time.as_ref() {
+            Some(Time { place: Place::Body(path), unit, .. }) if when != When::Opaque => {
+                Some(time::in_body(body, path, *unit)?)
+            }
+            _ => sent_ms,
+        };
+        let (Some(sent_ms), When::At(now)) = (sent_ms, when) else { return Ok(verified) };
+        time::within(self.window, sent_ms, now)?;
+        let skew_s = sent_ms.saturating_sub(time::wall_ms(now)) / 1_000;
+        Ok(Verified { skew_s: Some(skew_s), ..verified })
+    }
+
+    /// The first secret in use that fits; all are tried before it is said that none does.
+    fn first_match(&self, when: When, fits: impl Fn(&Armed) -> bool) -> Result<Option<Verified>, Rejection> {
+        if self.live(when).next().is_none() {
+            return Err(Rejection::SecretsExpired);
+        }
+        Ok(self.live(when).find(|(_, armed)| fits(armed)).map(|(index, armed)| Verified {
+            label: Arc::clone(&armed.label),
+            secret: Some(index),
+            skew_s: None,
+        }))
+    }
+
+    fn live(&self, when: When) -> impl Iterator<Item = (usize, &Armed)> {
+        self.secrets.iter().enumerate().filter(move |(_, armed)| armed.in_use(when))
+    }
+
+    /// The public address that was posted to.
+    fn url(&self, request: &Request<'_>) -> Result<String, Rejection> {
+        let base = self.public_url.as_deref().or(request.seen_url).ok_or(Rejection::UnknownUrl)?;
+        Ok(format!("{base}{}", request.target))
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier")
+            .field("name", &self.name)
+            .field("secrets", &self.secrets.len())
+            .field("window", &self.window)
+            .field("public_url", &self.public_url)
+            .field("enforce", &self.enforce)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Armed {
+    pub(super) fn in_use(&self, when: When) -> bool {
+        match (self.until, when) {
+            (Some(until), When::At(now)) => now < until,
+            (None, _) | (_, When::AnyAge | When::Opaque) => true,
+        }
+    }
+
+    /// Begins a signed text.
+    pub(super) fn start(&self, alg: Alg) -> Mac {
+        match &self.key {
+            Some(key) => key.start(),
+            None => Mac::plain(alg.hash()),
+        }
+    }
+}
+
+impl Before {
+    fn strip<'h>(&self, value: &'h [u8]) -> Option<&'h [u8]> {
+        match self {
+            Self::Nothing => Some(value),
+            Self::Text(text) => value.strip_prefix(text.as_bytes()),
+            Self::Bearer => after_scheme(value, b"bearer"),
+        }
+    }
+
+    /// What it is, as a sender writes it.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Nothing => "",
+            Self::Text(text) => text,
+            Self::Bearer => "Bearer ",
+        }
+    }
+}
+
+/// What follows an authentication scheme's name, in any case, and blanks (RFC 9110 §11.4).
+fn after_scheme<'h>(value: &'h [u8], scheme: &[u8]) -> Option<&'h [u8]> {
+    let (name, rest) = value.split_at_checked(scheme.len())?;
+    let credentials = rest.trim_ascii_start();
+    (name.eq_ignore_ascii_case(scheme) && credentials.len() < rest.len()).then_some(credentials)
+}
+
+/// The window that holds: the configured one, else the provider's, else the default.
+fn window(scheme: &Scheme, tolerance: Option<Duration>) -> Window {
+    let own = scheme.time().and_then(|time| time.window).unwrap_or(Window::both(WINDOW_DEFAULT));
+    match tolerance {
+        Some(span) => Window { old: span, future: own.future.map(|_| span) },
+        None => own,
+    }
+}
+
+fn arm(name: &str, scheme: &Scheme, secrets: Vec<SecretSpec>) -> Result<Vec<Armed>, SpecError> {
+    match (scheme, secrets.is_empty()) {
+        (Scheme::None, true) => return Ok(Vec::new()),
+        (Scheme::None, false) => return Err(SpecError::SecretUnused),
+        (_, true) => return Err(SpecError::NoSecret { scheme: name.to_owned() }),
+        (_, false) => {}
+    }
+    secrets.into_iter().enumerate().map(|(index, secret)| arm_one(name, scheme, index, secret)).collect()
+}
+
+fn arm_one(name: &str, scheme: &Scheme, index: usize, secret: SecretSpec) -> Result<Armed, SpecError> {
+    let wrong = |expected| SpecError::SecretForm { index, scheme: name.to_owned(), expected };
+    let text = secret.value.expose();
+    if text.is_empty() {
+        return Err(wrong("text that is not empty"));
+    }
+    let key = match scheme {
+        Scheme::Signed(signed) => {
+            let key = signed.key.key(text).ok_or_else(|| wrong(signed.key.looks_like()))?;
+            match signed.alg {
+                Alg::Hmac(hash) => Some(Key::new(hash, &key)),
+                Alg::Digest(_) => None,
+            }
+        }
+        Scheme::Basic(Basic { user: None }) if !text.contains(&b':') => {
+            return Err(wrong("user:password, or the password alone and `user` beside it"));
+        }
+        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => None,
+    };
+    let label = format!("{name} secret={index}").into();
+    Ok(Armed { value: secret.value, until: secret.until, label, key })
+}

@@ -1,0 +1,99 @@
+//! Shops and what belongs to them.
+
+use super::Preset;
+use super::row::{hmac, row, s};
+use crate::verify::encoding::KeyForm;
+
+pub(super) fn rows() -> Vec<Preset> {
+    vec![
+        // shopify.dev, "Deliver webhooks through HTTPS"; Shopify/shopify-api-ruby webhooks/request.rb
+        Preset {
+            natural_key: &["headers.x-shopify-shop-domain | lower"],
+            event_id: Some("headers.x-shopify-webhook-id"),
+            event_type: Some("headers.x-shopify-topic"),
+            answer_limit: s(5),
+            repeats: Some(true),
+            ..row(
+                "shopify",
+                "Shopify",
+                hmac("x-shopify-hmac-sha256").or_header("shopify-hmac-sha256").base64(),
+                "repeats 8 times within 4 hours; a subscription made through the Admin API is deleted after 8 failures \
+                 in a row; the shop domain and the topic are headers, which the signature does not cover; after a \
+                 secret rotation the old one may sign for another hour: keep both",
+            )
+        },
+        // WC_Webhook::generate_signature and ::failed_delivery
+        Preset {
+            natural_key: &["headers.x-wc-webhook-source"],
+            event_id: Some("headers.x-wc-webhook-delivery-id"),
+            event_type: Some("headers.x-wc-webhook-topic"),
+            answer_limit: s(5),
+            ..row(
+                "woocommerce",
+                "WooCommerce",
+                hmac("x-wc-webhook-signature").base64(),
+                "more than 5 failures in a row (anything but 2xx, 301, 302) disable the webhook silently; the shop is a \
+                 header, which the signature does not cover",
+            )
+        },
+        // developer.squareup.com/docs/webhooks/step3validate
+        Preset {
+            natural_key: &["body.merchant_id"],
+            key_signed: true,
+            event_id: Some("body.event_id"),
+            event_type: Some("body.type"),
+            answer_limit: s(10),
+            repeats: Some(true),
+            ..row(
+                "square",
+                "Square",
+                hmac("x-square-hmacsha256-signature").base64().over("{url}{body}"),
+                "signs the notification URL: set public_url; redirects are failures; repeats for 72 hours; no 2xx for \
+                 three weeks disables the subscription",
+            )
+        },
+        // developers.squarespace.com, webhook subscriptions
+        Preset {
+            natural_key: &["body.websiteId"],
+            key_signed: true,
+            event_id: Some("body.id"),
+            event_type: Some("body.topic"),
+            ..row(
+                "squarespace",
+                "Squarespace",
+                hmac("squarespace-signature").key(KeyForm::Hex),
+                "the secret is hexadecimal and is decoded first",
+            )
+        },
+        // aftership.com/docs/tracking/webhook/webhook-signature
+        row("aftership", "AfterShip", hmac("aftership-hmac-sha256").base64(), "signs the raw body, no time"),
+        // docs.lemonsqueezy.com/help/webhooks/signing-requests
+        Preset {
+            natural_key: &["body.data.attributes.store_id"],
+            namespace: Some("lemon-squeezy"),
+            key_signed: true,
+            event_type: Some("headers.x-event-name"),
+            repeats: Some(true),
+            ..row(
+                "lemon-squeezy",
+                "Lemon Squeezy",
+                hmac("x-signature"),
+                "only 200 counts as accepted; repeats 3 times, after about 5, 25 and 125 seconds; sends no id",
+            )
+        },
+        // docs.goshippo.com/docs/Tracking/WebhookSecurity
+        Preset {
+            event_type: Some("body.event"),
+            ..row(
+                "shippo",
+                "Shippo",
+                hmac("shippo-auth-signature")
+                    .pairs(",", "=", "v1")
+                    .trimmed()
+                    .over("{ts}.{body}")
+                    .time_item("t", crate::verify::scheme::Unit::Seconds),
+                "signs only where the account manager has set HMAC up",
+            )
+        },
+    ]
+}

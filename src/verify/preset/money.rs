@@ -1,0 +1,160 @@
+//! Payments, billing, accounting, checks.
+
+use super::Preset;
+use super::row::{basic, hmac, row, s, token};
+use crate::verify::encoding::KeyForm;
+use crate::verify::scheme::Unit;
+
+pub(super) fn rows() -> Vec<Preset> {
+    vec![
+        // docs.stripe.com/webhooks; stripe/stripe-python tests/test_webhook.py
+        Preset {
+            natural_key: &["body.account", "body.context"],
+            reserved_lane: Some("platform"),
+            key_signed: true,
+            event_id: Some("body.id"),
+            event_type: Some("body.type"),
+            repeats: Some(true),
+            ..row(
+                "stripe",
+                "Stripe",
+                hmac("stripe-signature")
+                    .pairs(",", "=", "v1")
+                    .over("{ts}.{body}")
+                    .time_item("t", Unit::Seconds)
+                    .old(300),
+                "the endpoint secret is used whole, whsec_ included; repeats for up to 3 days; events of your own \
+                 account name none and share the lane ~platform",
+            )
+        },
+        // PaddleHQ/paddle-node-sdk: five seconds
+        Preset {
+            event_id: Some("body.event_id"),
+            event_type: Some("body.event_type"),
+            ..row(
+                "paddle",
+                "Paddle Billing",
+                hmac("paddle-signature")
+                    .pairs(";", "=", "h1")
+                    .over("{ts}:{body}")
+                    .time_item("ts", Unit::Seconds)
+                    .old(5),
+                "five seconds of tolerance leave little room for a slow clock: raise `tolerance` if it refuses",
+            )
+        },
+        // razorpay.com/docs/webhooks/faqs
+        Preset {
+            natural_key: &["body.account_id"],
+            key_signed: true,
+            event_id: Some("headers.x-razorpay-event-id"),
+            event_type: Some("body.event"),
+            repeats: Some(true),
+            ..row(
+                "razorpay",
+                "Razorpay",
+                hmac("x-razorpay-signature"),
+                "repeats for 24 hours, still signed with the secret from before a change: keep the old one that long",
+            )
+        },
+        Preset {
+            event_type: Some("body.event"),
+            ..row("paystack", "Paystack", hmac("x-paystack-signature").sha512(), "HMAC-SHA512 with the API secret key")
+        },
+        // mollie/mollie-api-php SignatureValidator.php
+        Preset {
+            event_id: Some("body.id"),
+            event_type: Some("body.type"),
+            ..row(
+                "mollie",
+                "Mollie (next-gen webhooks)",
+                hmac("x-mollie-signature").maybe_prefix("sha256="),
+                "classic webhooks carry no signature by design and are refused here",
+            )
+        },
+        // gocardless/gocardless-pro-python
+        Preset {
+            event_id: Some("body.events.0.id"),
+            ..row("gocardless", "GoCardless", hmac("webhook-signature"), "one body holds many events")
+        },
+        // coinbase/coinbase-commerce-python
+        Preset {
+            event_id: Some("body.event.id"),
+            event_type: Some("body.event.type"),
+            repeats: Some(true),
+            ..row("coinbase-commerce", "Coinbase Commerce", hmac("x-cc-webhook-signature"), "repeats for up to 3 days")
+        },
+        // developer.xero.com/documentation/webhooks/configuring-your-server
+        Preset {
+            natural_key: &["body.events.0.tenantId"],
+            key_signed: true,
+            answer_limit: s(5),
+            repeats: Some(true),
+            ..row(
+                "xero",
+                "Xero",
+                hmac("x-xero-signature").base64(),
+                "the key is used as text though it looks like base64; repeats for 24 hours, then disables; now and then \
+                 it signs with a wrong key and wants 401; one body may mix tenants: it follows the first",
+            )
+        },
+        // docs.adyen.com, platform webhooks
+        Preset {
+            answer_limit: s(10),
+            repeats: Some(true),
+            ..row(
+                "adyen-header",
+                "Adyen (platform webhooks)",
+                hmac("hmacsignature").base64().key(KeyForm::Hex),
+                "the key is hexadecimal and is decoded first",
+            )
+        },
+        // recurly/recurly-client-ruby spec/recurly/webhooks_spec.rb
+        Preset {
+            natural_key: &["body.site_id"],
+            key_signed: true,
+            event_type: Some("body.event_type"),
+            ..row(
+                "recurly",
+                "Recurly",
+                hmac("recurly-signature").over("{ts}.{body}").time_first(",", Unit::Millis).both(300),
+                "the first item is the time in milliseconds, the others are signatures",
+            )
+        },
+        // muxinc/mux-elixir
+        Preset {
+            event_id: Some("body.id"),
+            event_type: Some("body.type"),
+            ..row(
+                "mux",
+                "Mux",
+                hmac("mux-signature").pairs(",", "=", "v1").over("{ts}.{body}").time_item("t", Unit::Seconds).old(300),
+                "as Stripe signs",
+            )
+        },
+        // workos/workos-node signature-provider.ts: milliseconds, three minutes
+        Preset {
+            event_id: Some("body.id"),
+            event_type: Some("body.event"),
+            ..row(
+                "workos",
+                "WorkOS",
+                hmac("workos-signature")
+                    .pairs(",", "=", "v1")
+                    .trimmed()
+                    .over("{ts}.{body}")
+                    .time_item("t", Unit::Millis)
+                    .old(180),
+                "the time is in milliseconds",
+            )
+        },
+        // checkr/webhook-verification-examples
+        row("checkr", "Checkr", hmac("x-checkr-signature"), "signed with the API key"),
+        row("chargebee", "Chargebee", basic(), "signs nothing; HTTP Basic as set up for the webhook"),
+        row(
+            "flutterwave-v3",
+            "Flutterwave (v3)",
+            token("verif-hash"),
+            "the secret hash stands in the header as it is; it proves nothing about the body",
+        ),
+    ]
+}

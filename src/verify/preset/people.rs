@@ -1,0 +1,309 @@
+//! Messages, meetings, forms, customers: what people do with each other.
+
+use super::Preset;
+use super::row::{basic, hmac, row, s, token};
+use crate::verify::encoding::KeyForm;
+use crate::verify::scheme::{Signed, Unit};
+
+pub(super) fn rows() -> Vec<Preset> {
+    vec![
+        // docs.slack.dev, "Verifying requests from Slack"; slackapi/python-slack-sdk
+        Preset {
+            natural_key: &[
+                "body.team_id",
+                "body.team.id",
+                "body.payload | json | team.id",
+                "body.payload | json | user.team_id",
+            ],
+            key_signed: true,
+            event_id: Some("body.event_id"),
+            event_type: Some("body.event.type"),
+            answer_limit: s(3),
+            repeats: Some(true),
+            ..row(
+                "slack",
+                "Slack",
+                v0_hex("x-slack-signature", "x-slack-request-timestamp").both(300),
+                "repeats 3 times; commands and interactions want their answer from the application",
+            )
+        },
+        // zoom/webhook-sample; devsupport.zoom.us. It names no window.
+        Preset {
+            natural_key: &["body.payload.account_id"],
+            key_signed: true,
+            event_id: Some("headers.x-zm-trackingid"),
+            event_type: Some("body.event"),
+            answer_limit: s(3),
+            repeats: Some(true),
+            ..row(
+                "zoom",
+                "Zoom",
+                v0_hex("x-zm-signature", "x-zm-request-timestamp"),
+                "repeats after 5, 20 and 60 minutes; checks the address from time to time",
+            )
+        },
+        // developers.facebook.com, Graph API webhooks, getting started
+        Preset {
+            natural_key: &["body.entry.0.id"],
+            namespace: Some("meta"),
+            key_signed: true,
+            event_type: Some("body.object"),
+            ..row(
+                "meta",
+                "Meta (Facebook, Instagram, WhatsApp)",
+                hmac("x-hub-signature-256").prefix("sha256="),
+                "one body may hold entries of several accounts: it follows the first",
+            )
+        },
+        // developers.line.biz, "Verify webhook signature"
+        Preset {
+            natural_key: &["body.destination"],
+            key_signed: true,
+            event_id: Some("body.events.0.webhookEventId"),
+            event_type: Some("body.events.0.type"),
+            ..row("line", "LINE", hmac("x-line-signature").base64(), "sending may be suspended after failing for long")
+        },
+        // docs.x.com, Account Activity, securing webhooks
+        Preset {
+            natural_key: &["body.for_user_id"],
+            namespace: Some("x"),
+            key_signed: true,
+            ..row(
+                "x",
+                "X (Twitter)",
+                hmac("x-twitter-webhooks-signature").base64().prefix("sha256="),
+                "checks the address hourly; redirects are failures",
+            )
+        },
+        // dev.twitch.tv, EventSub, "Verifying the event message"
+        Preset {
+            natural_key: &["body.subscription.condition.broadcaster_user_id"],
+            namespace: Some("twitch"),
+            key_signed: true,
+            event_id: Some("headers.twitch-eventsub-message-id"),
+            event_type: Some("body.subscription.type"),
+            ..row(
+                "twitch",
+                "Twitch EventSub",
+                hmac("twitch-eventsub-message-signature")
+                    .prefix("sha256=")
+                    .over("{id}{ts}{body}")
+                    .id("twitch-eventsub-message-id")
+                    .time_header("twitch-eventsub-message-timestamp", Unit::Rfc3339)
+                    .old(600),
+                "a subscription whose deliveries fail is revoked",
+            )
+        },
+        // core.telegram.org/bots/api#setwebhook
+        row(
+            "telegram",
+            "Telegram",
+            token("x-telegram-bot-api-secret-token"),
+            "the token of setWebhook; it proves nothing about the body",
+        ),
+        // developer.zendesk.com, "Verifying webhooks". It names no window.
+        Preset {
+            natural_key: &["body.account_id"],
+            namespace: Some("zendesk"),
+            key_signed: true,
+            event_id: Some("headers.x-zendesk-webhook-invocation-id"),
+            event_type: Some("body.type"),
+            ..row(
+                "zendesk",
+                "Zendesk",
+                hmac("x-zendesk-webhook-signature")
+                    .base64()
+                    .over("{ts}{body}")
+                    .time_header("x-zendesk-webhook-signature-timestamp", Unit::Rfc3339),
+                "its test button signs with one fixed public secret",
+            )
+        },
+        // intercom developer hub, "Signed notifications"
+        Preset {
+            natural_key: &["body.app_id"],
+            key_signed: true,
+            event_id: Some("body.id"),
+            event_type: Some("body.topic"),
+            answer_limit: s(5),
+            ..row(
+                "intercom",
+                "Intercom",
+                hmac("x-hub-signature").prefix("sha1=").sha1(),
+                "HMAC-SHA1 with the app's client secret",
+            )
+        },
+        // HubSpot/hubspot-api-python tests/spec/utils/test_signature.py
+        hubspot("hubspot-v1", hmac("x-hubspot-signature").digest().over("{secret}{body}")),
+        hubspot("hubspot-v2", hmac("x-hubspot-signature").digest().over("{secret}{method}{url}{body}")),
+        hubspot(
+            "hubspot-v3",
+            hmac("x-hubspot-signature-v3")
+                .base64()
+                .over("{method}{url}{body}{ts}")
+                .time_header("x-hubspot-request-timestamp", Unit::Millis)
+                .old(300),
+        ),
+        // typeform.com/developers/webhooks/secure-your-webhooks
+        Preset {
+            repeats: Some(true),
+            answer_limit: s(30),
+            ..row(
+                "typeform",
+                "Typeform",
+                hmac("typeform-signature").base64().prefix("sha256="),
+                "repeats after 408, 423, 429 and 503 only",
+            )
+        },
+        // community.calendly.com 386 (staff): three minutes
+        Preset {
+            natural_key: &["body.created_by"],
+            key_signed: true,
+            event_type: Some("body.event"),
+            ..row(
+                "calendly",
+                "Calendly",
+                hmac("calendly-webhook-signature")
+                    .pairs(",", "=", "v1")
+                    .over("{ts}.{body}")
+                    .time_item("t", Unit::Seconds)
+                    .old(180),
+                "silently disabled after repeated failures",
+            )
+        },
+        // cal.com
+        row("cal-com", "Cal.com", hmac("x-cal-signature-256"), "signs the raw body, no time"),
+        // developers.notion.com webhooks; makenotion/notion-sdk-js
+        Preset {
+            natural_key: &["body.workspace_id"],
+            key_signed: true,
+            ..row(
+                "notion",
+                "Notion",
+                hmac("x-notion-signature").prefix("sha256="),
+                "the secret is the verification_token of its first, unsigned request",
+            )
+        },
+        // airtable.com/developers/web/api/webhooks-overview
+        Preset {
+            natural_key: &["body.base.id"],
+            key_signed: true,
+            ..row(
+                "airtable",
+                "Airtable",
+                hmac("x-airtable-content-mac").prefix("hmac-sha256=").key(KeyForm::Base64),
+                "the secret is macSecretBase64; a body only says that something changed",
+            )
+        },
+        // dropbox.com/developers/reference/webhooks
+        Preset {
+            answer_limit: s(10),
+            repeats: Some(true),
+            ..row(
+                "dropbox",
+                "Dropbox",
+                hmac("x-dropbox-signature"),
+                "the app secret; repeats for about ten minutes; one body lists several accounts",
+            )
+        },
+        // Asana/developer-docs, webhooks
+        Preset {
+            answer_limit: s(10),
+            repeats: Some(true),
+            ..row(
+                "asana",
+                "Asana",
+                hmac("x-hook-signature"),
+                "the secret is the X-Hook-Secret of the first request, one for each webhook; repeats for 24 hours",
+            )
+        },
+        // developer.atlassian.com, Trello webhooks
+        row(
+            "trello",
+            "Trello",
+            hmac("x-trello-webhook").sha1().base64().over("{body}{url}"),
+            "signs the callback URL: set public_url",
+        ),
+        // developers.docusign.com/platform/webhooks/connect/validate
+        Preset {
+            event_type: Some("body.event"),
+            ..row(
+                "docusign",
+                "DocuSign Connect",
+                hmac("x-docusign-signature-1").base64().numbered("x-docusign-signature-"),
+                "one numbered header for each active key; any of them may match any secret",
+            )
+        },
+        // sanity-io/webhook-toolkit. It names no window.
+        Preset {
+            event_id: Some("headers.idempotency-key"),
+            ..row(
+                "sanity",
+                "Sanity",
+                hmac("sanity-webhook-signature")
+                    .base64url()
+                    .pairs(", ", "=", "v1")
+                    .over("{ts}.{body}")
+                    .time_item("t", Unit::Millis),
+                "the time is in milliseconds",
+            )
+        },
+        // channels.pusher.com, webhooks; pusher-http-node
+        row(
+            "pusher",
+            "Pusher",
+            hmac("x-pusher-signature"),
+            "X-Pusher-Key says which key signed; all secrets are tried",
+        ),
+        row("attio", "Attio", hmac("x-attio-signature"), "signs the raw body, no time"),
+        row("jobber", "Jobber", hmac("x-jobber-hmac-sha256").base64(), "signs the raw body, no time"),
+        // developers.webflow.com: milliseconds, five minutes
+        row(
+            "webflow",
+            "Webflow",
+            hmac("x-webflow-signature").over("{ts}:{body}").time_header("x-webflow-timestamp", Unit::Millis).both(300),
+            "the time is in milliseconds",
+        ),
+        row(
+            "tiktok",
+            "TikTok",
+            hmac("tiktok-signature").pairs(",", "=", "s").over("{ts}.{body}").time_item("t", Unit::Seconds),
+            "the client secret",
+        ),
+        // postmarkapp.com: the user and password stand in the webhook's address
+        row("postmark", "Postmark", basic(), "signs nothing; put user:password into the webhook's address"),
+        row(
+            "google-channel",
+            "Google channels (Drive, Calendar)",
+            token("x-goog-channel-token"),
+            "the token you chose for the channel",
+        ),
+    ]
+}
+
+fn v0_hex(signature: &'static str, timestamp: &'static str) -> Signed {
+    hmac(signature).prefix("v0=").over("v0:{ts}:{body}").time_header(timestamp, Unit::Seconds)
+}
+
+fn hubspot(name: &'static str, signed: Signed) -> Preset {
+    let title = match name {
+        "hubspot-v1" => "HubSpot (v1)",
+        "hubspot-v2" => "HubSpot (v2)",
+        _ => "HubSpot (v3)",
+    };
+    Preset {
+        natural_key: &["$[0].portalId", "body.portalId"],
+        namespace: Some("hubspot"),
+        key_signed: true,
+        event_id: Some("$[0].eventId"),
+        event_type: Some("$[0].subscriptionType"),
+        answer_limit: s(5),
+        repeats: Some(true),
+        ..row(
+            name,
+            title,
+            signed,
+            "400, 401, 403, 404 and 405 are final, it never repeats after them; v2 and v3 sign the address: set \
+             public_url; one body may mix portals: it follows the first",
+        )
+    }
+}

@@ -1,0 +1,221 @@
+//! Why a request is refused: a code for metrics and the API, and words for the person who looks.
+//!
+//! No message holds a secret or a signature that would have been right. What came from outside is
+//! shortened, and its control and bidirectional characters are escaped.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use http::HeaderName;
+
+use super::time::show_ms;
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// A header that the scheme needs is not there, or is empty.
+    MissingHeader {
+        /// Which.
+        header: HeaderName,
+        /// What it would have carried.
+        carries: &'static str,
+    },
+    /// A header is there and cannot be read.
+    MalformedHeader {
+        /// Which.
+        header: HeaderName,
+        /// What is wrong, in words; foreign text in it is escaped already.
+        problem: String,
+    },
+    /// Everything is in its place and the signature is not right.
+    BadSignature {
+        /// Where the signature stands.
+        header: HeaderName,
+        /// How many secrets were tried.
+        secrets: usize,
+        /// The address that was taken for the signed one, escaped.
+        url: Option<String>,
+    },
+    /// The token, or user and password, are not right.
+    BadToken {
+        /// Where it stands.
+        header: HeaderName,
+    },
+    /// Signed right, too long ago.
+    Stale(Skew),
+    /// Signed right, at a time that is still to come.
+    Future(Skew),
+    /// The body does not hold the signed time that the scheme needs.
+    MalformedBody {
+        /// What is wrong, in words.
+        problem: String,
+    },
+    /// The signature covers the public address, and it is not known.
+    UnknownUrl,
+    /// The end of use of every configured secret has passed.
+    SecretsExpired,
+}
+
+/// A signed time and ours, too far apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skew {
+    /// The sender's clock, in milliseconds since 1970.
+    pub sent_ms: i64,
+    /// Our clock.
+    pub now_ms: i64,
+    /// How far they may be apart.
+    pub limit: Duration,
+}
+
+impl Rejection {
+    /// Every code that [`Rejection::reason`] can give, for metrics that begin at zero.
+    pub const REASONS: [&'static str; 9] = [
+        "missing_header",
+        "malformed_header",
+        "bad_signature",
+        "bad_token",
+        "stale",
+        "future",
+        "malformed_body",
+        "unknown_url",
+        "secrets_expired",
+    ];
+
+    /// Its code in metrics and in the API.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::MissingHeader { .. } => "missing_header",
+            Self::MalformedHeader { .. } => "malformed_header",
+            Self::BadSignature { .. } => "bad_signature",
+            Self::BadToken { .. } => "bad_token",
+            Self::Stale(_) => "stale",
+            Self::Future(_) => "future",
+            Self::MalformedBody { .. } => "malformed_body",
+            Self::UnknownUrl => "unknown_url",
+            Self::SecretsExpired => "secrets_expired",
+        }
+    }
+
+    pub(super) fn malformed(header: &HeaderName, problem: impl Into<String>) -> Self {
+        Self::MalformedHeader { header: header.clone(), problem: problem.into() }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingHeader { header, carries } => write!(f, "header {header} is missing or empty; it carries {carries}"),
+            Self::MalformedHeader { header, problem } => write!(f, "header {header}: {problem}"),
+            Self::BadSignature { header, secrets, url } => {
+                let tried = if *secrets == 1 { "the secret".to_owned() } else { format!("any of the {secrets} secrets") };
+                write!(f, "the signature in {header} was not made with {tried} over this request")?;
+                match url {
+                    Some(url) => write!(f, ", its address taken as {url}"),
+                    None => Ok(()),
+                }
+            }
+            Self::BadToken { header } => write!(f, "what {header} carries is not a configured secret"),
+            Self::Stale(skew) => write!(f, "signed too long ago: {skew}"),
+            Self::Future(skew) => write!(f, "signed at a time still to come: {skew}"),
+            Self::MalformedBody { problem } => write!(f, "the body does not hold the signed time: {problem}"),
+            Self::UnknownUrl => f.write_str(
+                "the signature covers the public address, which is not known: set `public_url`, or let the proxy pass `Host` on",
+            ),
+            Self::SecretsExpired => f.write_str("the end of use (`until`) of every configured secret has passed"),
+        }
+    }
+}
+
+impl std::error::Error for Rejection {}
+
+impl fmt::Display for Skew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let apart = self.sent_ms.abs_diff(self.now_ms);
+        let way = if self.sent_ms > self.now_ms { "ahead" } else { "behind" };
+        write!(
+            f,
+            "the sender's clock says {}, ours {}; it is {} s {way}, at most {} s are allowed",
+            show_ms(self.sent_ms),
+            show_ms(self.now_ms),
+            apart / 1_000,
+            self.limit.as_secs(),
+        )
+    }
+}
+
+/// How many characters of foreign text a message shows.
+const SHOWN_MAX: usize = 80;
+
+/// Foreign bytes as a message may show them: shortened; control, bidirectional and invalid ones
+/// escaped.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    let mut left = SHOWN_MAX;
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if left == 0 {
+                return out + "…";
+            }
+            left -= 1;
+            if c.is_control() || is_bidi(c) {
+                out.extend(c.escape_unicode());
+            } else {
+                out.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            if left == 0 {
+                return out + "…";
+            }
+            left -= 1;
+            write!(out, "\\x{byte:02x}").expect("writing to a String cannot fail");
+        }
+    }
+    out
+}
+
+/// Characters that reorder what a terminal shows (Unicode UAX #9 §2), and line separators.
+fn is_bidi(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_cannot_act_on_a_terminal() {
+        assert_eq!(shown("a\u{1b}[2J\u{202e}b\r\n".as_bytes()), "a\\u{1b}[2J\\u{202e}b\\u{d}\\u{a}");
+        assert_eq!(shown(b"caf\xc3\xa9 \xff"), "café \\xff");
+        assert_eq!(shown("x".repeat(500).as_bytes()).chars().count(), SHOWN_MAX + 1);
+    }
+
+    #[test]
+    fn a_clock_difference_is_told_with_both_clocks() {
+        let skew = Skew { sent_ms: 1_700_000_000_000, now_ms: 1_700_000_400_000, limit: Duration::from_secs(300) };
+        assert_eq!(
+            Rejection::Stale(skew).to_string(),
+            "signed too long ago: the sender's clock says 2023-11-14T22:13:20Z, ours 2023-11-14T22:20:00Z; \
+             it is 400 s behind, at most 300 s are allowed"
+        );
+    }
+
+    #[test]
+    fn every_reason_is_listed() {
+        let header = HeaderName::from_static("x");
+        let skew = Skew { sent_ms: 0, now_ms: 0, limit: Duration::ZERO };
+        let all = [
+            Rejection::MissingHeader { header: header.clone(), carries: "x" },
+            Rejection::malformed(&header, "x"),
+            Rejection::BadSignature { header: header.clone(), secrets: 1, url: None },
+            Rejection::BadToken { header },
+            Rejection::Stale(skew),
+            Rejection::Future(skew),
+            Rejection::MalformedBody { problem: String::new() },
+            Rejection::UnknownUrl,
+            Rejection::SecretsExpired,
+        ];
+        assert_eq!(all.map(|one| one.reason()), Rejection::REASONS);
+    }
+}

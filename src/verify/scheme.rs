@@ -1,0 +1,354 @@
+//! A provider's way of signing, as data: one row of knowledge is one [`Scheme`] value.
+//!
+//! Nothing here computes; `judge.rs` reads these values to verify and `sign.rs` to sign, so that a
+//! new provider is a new value. A family that these knobs cannot carry (public keys, tokens with
+//! claims, signatures inside the body) is a further variant, and the compiler lists what is missing.
+
+use std::time::Duration;
+
+use http::HeaderName;
+
+use super::encoding::{Enc, KeyForm};
+use super::mac::Hash;
+use super::template::{Piece, Template};
+
+/// How long a signed request stays good where its provider names no window, both ways: what
+/// Standard Webhooks and Slack use, and what most documentation recommends.
+pub const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
+
+/// How a sender proves that a request is its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// It does not; the operator wrote that down.
+    None,
+    /// A header equals the secret.
+    Token(Token),
+    /// HTTP Basic (RFC 7617).
+    Basic(Basic),
+    /// A keyed hash over a text that is made of the request.
+    Signed(Box<Signed>),
+}
+
+/// A header that equals the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Which; the first present one counts.
+    pub headers: Vec<HeaderName>,
+    /// What stands before the token.
+    pub before: Before,
+}
+
+/// What stands before a token in its header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing.
+    Nothing,
+    /// Exactly this text.
+    Text(Box<str>),
+    /// `Bearer` in any case, and blanks (RFC 6750 §2.1, RFC 9110 §11.1).
+    Bearer,
+}
+
+/// HTTP Basic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Basic {
+    /// The user's name; without it a secret is the whole `user:password`.
+    pub user: Option<Box<str>>,
+}
+
+/// A keyed hash over a text that is made of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// The hash, and how it is keyed.
+    pub alg: Alg,
+    /// Where signatures stand.
+    pub carrier: Carrier,
+    /// How a header's value falls into signatures.
+    pub items: Items,
+    /// What stands before each signature.
+    pub prefix: Option<Prefix>,
+    /// How a signature is written.
+    pub enc: Enc,
+    /// The signed text.
+    pub template: Template,
+    /// How a secret becomes the key.
+    pub key: KeyForm,
+    /// The signed time, where there is one.
+    pub time: Option<Time>,
+    /// Headers that hold the message id; the first present one counts. Empty: no id is signed.
+    pub id: Vec<HeaderName>,
+}
+
+/// A hash, and how it is keyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alg {
+    /// HMAC (RFC 2104).
+    Hmac(Hash),
+    /// The plain hash of a text that contains the secret.
+    Digest(Hash),
+}
+
+impl Alg {
+    /// The hash function.
+    #[must_use]
+    pub fn hash(self) -> Hash {
+        match self {
+            Self::Hmac(hash) | Self::Digest(hash) => hash,
+        }
+    }
+}
+
+/// Where signatures stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// In one header; the first present one of these counts.
+    Header(Vec<HeaderName>),
+    /// In every header whose name is this, in lower case, and a number (`x-docusign-signature-1`,
+    /// one for each active key).
+    Numbered(&'static str),
+}
+
+/// How a header's value falls into signatures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// It is one signature.
+    Whole,
+    /// A list of signatures.
+    List(List),
+    /// A list whose first item is the time and whose others are signatures.
+    TimeFirst(List),
+    /// A list of `name` `pair` `value`; those named in `take` are signatures, of the others a
+    /// time may be one, the rest is ignored.
+    Pairs {
+        /// How the list is cut.
+        list: List,
+        /// Between name and value.
+        pair: Box<str>,
+        /// The names of signatures.
+        take: Vec<Box<str>>,
+    },
+}
+
+/// How a list is cut into items; empty items do not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// Any of these characters separates two items.
+    pub separators: Box<str>,
+    /// Blanks around items are not part of them.
+    pub trim: bool,
+}
+
+/// What stands before each signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The text.
+    pub text: Box<str>,
+    /// It may be left out.
+    pub optional: bool,
+}
+
+/// A signed time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// Where it stands.
+    pub place: Place,
+    /// How it is written.
+    pub unit: Unit,
+    /// The provider's window; `None`: it names none, and [`WINDOW_DEFAULT`] holds both ways.
+    pub window: Option<Window>,
+}
+
+/// Where a signed time stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a header; the first present one of these counts.
+    Header(Vec<HeaderName>),
+    /// In the item of this name beside the signatures ([`Items::Pairs`]).
+    Item(Box<str>),
+    /// In the first item ([`Items::TimeFirst`]).
+    FirstItem,
+    /// In the JSON body: names of members, one inside the other. Read only after the signature
+    /// over the body was found right.
+    Body(Vec<Box<str>>),
+}
+
+/// How a time is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Whole seconds since 1970.
+    Seconds,
+    /// Whole milliseconds since 1970.
+    Millis,
+    /// RFC 3339 with an offset.
+    Rfc3339,
+    /// The date of an HTTP header (RFC 9110 §5.6.7).
+    HttpDate,
+}
+
+impl Unit {
+    /// All of them, by the name that the configuration uses.
+    pub const NAMED: [(&'static str, Self); 4] =
+        [("s", Self::Seconds), ("ms", Self::Millis), ("rfc3339", Self::Rfc3339), ("http-date", Self::HttpDate)];
+}
+
+/// How far a signed time may be from ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Behind ours at most so far.
+    pub old: Duration,
+    /// Ahead of ours at most so far; `None`: any.
+    pub future: Option<Duration>,
+}
+
+impl Window {
+    /// The same both ways.
+    #[must_use]
+    pub const fn both(span: Duration) -> Self {
+        Self { old: span, future: Some(span) }
+    }
+}
+
+impl Scheme {
+    /// The word for it in labels and messages where no preset gives it a name.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Token(Token { before: Before::Bearer, .. }) => "bearer",
+            Self::Token(_) => "token",
+            Self::Basic(_) => "basic",
+            Self::Signed(signed) => match signed.alg {
+                Alg::Hmac(_) => "hmac",
+                Alg::Digest(_) => "digest",
+            },
+        }
+    }
+
+    /// The signed time, where there is one.
+    #[must_use]
+    pub fn time(&self) -> Option<&Time> {
+        match self {
+            Self::Signed(signed) => signed.time.as_ref(),
+            Self::None | Self::Token(_) | Self::Basic(_) => None,
+        }
+    }
+
+    /// Whether the signature covers the body; what stands anywhere else may then be believed only
+    /// as far as the template names it.
+    #[must_use]
+    pub fn covers_body(&self) -> bool {
+        self.template().is_some_and(|template| template.uses(&Piece::Body))
+    }
+
+    /// Whether the signature covers the public address, so that `public_url` matters.
+    #[must_use]
+    pub fn covers_url(&self) -> bool {
+        self.template().is_some_and(|template| template.uses(&Piece::Url))
+    }
+
+    fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Signed(signed) => Some(&signed.template),
+            Self::None | Self::Token(_) | Self::Basic(_) => None,
+        }
+    }
+
+    /// Whether the knobs fit each other. Every preset passes; a generic scheme may not.
+    ///
+    /// # Errors
+    /// The knob at fault, by its name in the configuration, and what is wrong in words.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        match self {
+            Self::None => Ok(()),
+            Self::Token(token) if token.headers.is_empty() => Err(("header", "the token's header is missing".into())),
+            Self::Token(_) => Ok(()),
+            Self::Basic(basic) => match &basic.user {
+                Some(user) if user.contains(':') => {
+                    Err(("user", "a user name cannot contain a colon (RFC 7617 §2): the first one ends it".into()))
+                }
+                _ => Ok(()),
+            },
+            Self::Signed(signed) => signed.check(),
+        }
+    }
+}
+
+impl Signed {
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |knob, problem: &str| Err((knob, problem.to_owned()));
+        if let Carrier::Header(headers) = &self.carrier
+            && headers.is_empty()
+        {
+            return wrong("header", "the signature's header is missing");
+        }
+        if matches!(self.alg, Alg::Digest(_)) && !self.template.uses(&Piece::Secret) {
+            return wrong("template", "a plain hash without {secret} in its text is no proof: anybody can compute it");
+        }
+        if self.template.uses(&Piece::Id) == self.id.is_empty() {
+            return match self.id.is_empty() {
+                true => wrong("template", "it uses {id}, but `id` does not say which header holds it"),
+                false => wrong("id", "an id is named, but the template does not use {id}"),
+            };
+        }
+        self.check_items()?;
+        self.check_time()
+    }
+
+    fn check_items(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |knob, problem: &str| Err((knob, problem.to_owned()));
+        let list = match &self.items {
+            Items::Whole => return Ok(()),
+            Items::List(list) | Items::TimeFirst(list) => list,
+            Items::Pairs { list, pair, take } => {
+                if take.is_empty() {
+                    return wrong("take", "it must name the items that are signatures, e.g. [v1]");
+                }
+                if pair.is_empty() {
+                    return wrong("pair", "it must be the text between an item's name and its value, e.g. \"=\"");
+                }
+                list
+            }
+        };
+        match list.separators.is_empty() {
+            true => wrong("separator", "it must be the character between items, e.g. \",\""),
+            false => Ok(()),
+        }
+    }
+
+    fn check_time(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |knob, problem: &str| Err((knob, problem.to_owned()));
+        let in_text = self.template.uses(&Piece::Time);
+        let Some(time) = &self.time else {
+            return match in_text {
+                true => wrong("template", "it uses {ts}, but `timestamp` does not say where that stands"),
+                false => Ok(()),
+            };
+        };
+        match (&time.place, &self.items) {
+            (Place::Body(_), _) if in_text => {
+                wrong("template", "{ts} cannot be a member of the body: the body is read only after it was verified")
+            }
+            (Place::Body(_), _) if !self.template.uses(&Piece::Body) => {
+                wrong("template", "the timestamp is in the body, but the signature does not cover {body}")
+            }
+            (Place::Body(path), _) if path.is_empty() => wrong("timestamp", "the path into the body is empty"),
+            (Place::Header(headers), _) if headers.is_empty() => wrong("timestamp", "its header is missing"),
+            (Place::Header(_) | Place::Item(_) | Place::FirstItem, _) if !in_text => {
+                wrong("template", "the timestamp is not part of the signed text ({ts}): anybody could renew it")
+            }
+            (Place::Item(name), Items::Pairs { take, .. }) if take.contains(name) => {
+                wrong("timestamp", "its item is one of the signatures in `take`")
+            }
+            (Place::Item(_), Items::Whole | Items::List(_) | Items::TimeFirst(_)) => {
+                wrong("timestamp", "an item needs `separator`, `pair` and `take`")
+            }
+            (Place::FirstItem, Items::Whole | Items::List(_) | Items::Pairs { .. }) => {
+                wrong("timestamp", "the first item needs `separator` and no `pair`")
+            }
+            (place, Items::TimeFirst(_)) if !matches!(place, Place::FirstItem) => {
+                wrong("timestamp", "the list begins with the time, so it stands in the first item")
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Signing as a provider would: the inverse of the judgement, for test events and for requests
+//! that go on with a fresh signature.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+use super::encoding::Enc;
+use super::found::one;
+use super::judge::{Armed, Verifier, When};
+use super::scheme::{Basic, Carrier, Items, List, Place, Scheme, Signed, Time, Token};
+use super::template::{Parts, Piece};
+use super::time;
+use crate::event::Wall;
+
+/// A request that is to be signed.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Its method.
+    pub method: &'a Method,
+    /// The whole public address as the receiver knows it: scheme, host, path and query.
+    pub url: &'a str,
+    /// Its body.
+    pub body: &'a [u8],
+    /// When it is sent.
+    pub now: Wall,
+    /// The message id, for schemes that sign one.
+    pub id: &'a str,
+}
+
+/// Why a request cannot be signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignError {
+    /// The end of use of every secret has passed.
+    #[error("the end of use (`until`) of every secret has passed")]
+    NoSecret,
+    /// The signature covers a header that is not there.
+    #[error("the signature covers header {0}: add it")]
+    MissingHeader(HeaderName),
+    /// A value cannot stand in a header.
+    #[error("{0} cannot stand in a header: it has characters that HTTP does not allow there")]
+    NotAHeader(&'static str),
+    /// The signed time is a member of the body, and is not in it.
+    #[error("the body must hold the signed time at {path}, e.g. {example}")]
+    BodyTime {
+        /// Where.
+        path: String,
+        /// What would do now.
+        example: String,
+    },
+}
+
+impl Verifier {
+    /// Adds the headers that prove `outgoing` to this verifier, with its first secret in use.
+    /// Nothing is added for [`Scheme::None`].
+    ///
+    /// # Errors
+    /// What is missing, or cannot be written.
+    pub fn sign(&self, outgoing: &Outgoing<'_>, headers: &mut HeaderMap) -> Result<(), SignError> {
+        let secret =
+            || self.secrets.iter().find(|armed| armed.in_use(When::At(outgoing.now))).ok_or(SignError::NoSecret);
+        match &self.scheme {
+            Scheme::None => Ok(()),
+            Scheme::Token(token) => write_token(token, secret()?, headers),
+            Scheme::Basic(basic) => write_basic(basic, secret()?, headers),
+            Scheme::Signed(signed) => write_signature(signed, secret()?, outgoing, headers),
+        }
+    }
+}
+
+fn write_token(token: &Token, secret: &Armed, headers: &mut HeaderMap) -> Result<(), SignError> {
+    let value = [token.before.text().as_bytes(), secret.value.expose()].concat();
+    put_secret(headers, first(&token.headers), &value)
+}
+
+fn write_basic(basic: &Basic, secret: &Armed, headers: &mut HeaderMap) -> Result<(), SignError> {
+    let credentials = match &basic.user {
+        Some(user) => [user.as_bytes(), b":", secret.value.expose()].concat(),
+        None => secret.value.expose().to_vec(),
+    };
+    let value = format!("Basic {}", Enc::Base64.encode(&credentials));
+    put_secret(headers, &http::header::AUTHORIZATION, value.as_bytes())
+}
+
+fn write_signature(
+    signed: &Signed,
+    secret: &Armed,
+    outgoing: &Outgoing<'_>,
+    headers: &mut HeaderMap,
+) -> Result<(), SignError> {
+    let time_text = write_time(signed, outgoing, headers)?;
+    if let Some(name) = signed.id.first() {
+        put(headers, name, outgoing.id.as_bytes(), "the message id")?;
+    }
+    // A provider's own HTTP client would have set it.
+    if signed.template.uses(&Piece::Header(http::header::DATE)) && !headers.contains_key(http::header::DATE) {
+        put(headers, &http::header::DATE, time::http_date(outgoing.now).as_bytes(), "the date")?;
+    }
+    let parts = Parts {
+        body: outgoing.body,
+        time: time_text.as_bytes(),
+        id: outgoing.id.as_bytes(),
+        url: outgoing.url,
+        method: outgoing.method.as_str(),
+        headers: signed
+            .template
+            .headers()
+            .map(|name| {
+                one(headers, std::slice::from_ref(name), "").map_err(|_| SignError::MissingHeader(name.clone()))
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    let mut mac = secret.start(signed.alg);
+    signed.template.feed(&parts, secret.value.expose(), &mut mac);
+    let prefix = signed.prefix.as_ref().map_or("", |prefix| &*prefix.text);
+    let signature = format!("{prefix}{}", signed.enc.encode(mac.finish().as_bytes()));
+    let value = as_items(signed, &time_text, &signature);
+    match &signed.carrier {
+        Carrier::Header(names) => put(headers, first(names), value.as_bytes(), "the signature"),
+        Carrier::Numbered(before) => {
+            let name = HeaderName::from_bytes(format!("{before}1").as_bytes())
+                .expect("a numbered carrier is a header's name without its number");
+            put(headers, &name, value.as_bytes(), "the signature")
+        }
+    }
+}
+
+/// Writes the signed time where it stands in a header of its own; gives its text.
+fn write_time(signed: &Signed, outgoing: &Outgoing<'_>, headers: &mut HeaderMap) -> Result<String, SignError> {
+    let Some(Time { place, unit, .. }) = &signed.time else { return Ok(String::new()) };
+    let text = unit.write(outgoing.now);
+    match place {
+        Place::Header(names) => put(headers, first(names), text.as_bytes(), "the time")?,
+        Place::Item(_) | Place::FirstItem => {}
+        Place::Body(path) => {
+            time::in_body(outgoing.body, path, *unit)
+                .map_err(|_| SignError::BodyTime { path: path.join("."), example: text.clone() })?;
+        }
+    }
+    Ok(text)
+}
+
+/// A signature as it stands among its header's items.
+fn as_items(signed: &Signed, time_text: &str, signature: &str) -> String {
+    let separator = |list: &List| list.separators.chars().next().unwrap_or(',');
+    match &signed.items {
+        Items::Whole | Items::List(_) => signature.to_owned(),
+        Items::TimeFirst(list) => format!("{time_text}{}{signature}", separator(list)),
+        Items::Pairs { list, pair, take } => {
+            let name = take.first().map_or("", |name| &**name);
+            match signed.time.as_ref().map(|time| &time.place) {
+                Some(Place::Item(time_name)) => {
+                    format!("{time_name}{pair}{time_text}{}{name}{pair}{signature}", separator(list))
+                }
+                _ => format!("{name}{pair}{signature}"),
+            }
+        }
+    }
+}
+
+fn first(names: &[HeaderName]) -> &HeaderName {
+    names.first().expect("a checked scheme names at least one header")
+}
+
+fn put(headers: &mut HeaderMap, name: &HeaderName, value: &[u8], what: &'static str) -> Result<(), SignError> {
+    let value = HeaderValue::from_bytes(value).map_err(|_| SignError::NotAHeader(what))?;
+    headers.insert(name.clone(), value);
+    Ok(())
+}
+
+/// As [`put`], for a value that holds the secret itself: no log and no HPACK table keeps it.
+fn put_secret(headers: &mut HeaderMap, name: &HeaderName, value: &[u8]) -> Result<(), SignError> {
+    let mut value = HeaderValue::from_bytes(value).map_err(|_| SignError::NotAHeader("the secret"))?;
+    value.set_sensitive(true);
+    headers.insert(name.clone(), value);
+    Ok(())
+}

@@ -1,0 +1,368 @@
+//! The judgement as a whole: what is accepted, what is refused and with which words.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use proptest::prelude::*;
+
+use super::generic::{Future, GenericSpec, HmacSpec, PlaceSpec, TimestampSpec};
+use super::scheme::{Carrier, Place, Scheme};
+use super::*;
+use crate::event::{Secret, Wall};
+
+const NOW: Wall = Wall(1_767_225_600_000_000);
+const POST: Method = Method::POST;
+
+fn secrets(texts: &[&str]) -> Vec<SecretSpec> {
+    texts.iter().map(|text| SecretSpec::new(Secret::new(*text))).collect()
+}
+
+fn provider(name: &str, texts: &[&str]) -> Spec {
+    Spec::new(Choice::Preset(name.into()), secrets(texts))
+}
+
+fn generic(spec: &GenericSpec, texts: &[&str]) -> Verifier {
+    Verifier::new(Spec::new(Choice::Scheme(spec.compile().unwrap()), secrets(texts))).unwrap()
+}
+
+fn headers(lines: &[(&str, &str)]) -> HeaderMap {
+    lines
+        .iter()
+        .map(|(name, value)| (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap()))
+        .collect()
+}
+
+fn request<'a>(headers: &'a HeaderMap, body: &'a [u8]) -> Request<'a> {
+    Request { method: &POST, target: "/in/7?x=1", seen_url: Some("https://a.example"), headers, body }
+}
+
+/// A request that `verifier` itself signs, at [`NOW`].
+fn sign(verifier: &Verifier, body: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let outgoing = Outgoing { method: &POST, url: "https://a.example/in/7?x=1", body, now: NOW, id: "msg_1" };
+    verifier.sign(&outgoing, &mut headers).unwrap();
+    headers
+}
+
+fn reason(verifier: &Verifier, lines: &[(&str, &str)]) -> &'static str {
+    verifier.judge(&request(&headers(lines), b"{}"), NOW).unwrap_err().reason()
+}
+
+#[test]
+fn a_verifier_is_shared_between_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&Verifier::new(provider("none", &[])).unwrap());
+}
+
+#[test]
+fn none_accepts_and_takes_no_secret() {
+    let verifier = Verifier::new(provider("none", &[])).unwrap();
+    let verified = verifier.judge(&request(&HeaderMap::new(), b""), NOW).unwrap();
+    assert_eq!((&**verified.label(), verified.secret, verified.skew_s), ("none", None, None));
+    assert_eq!(Verifier::new(provider("none", &["s"])).unwrap_err(), SpecError::SecretUnused);
+}
+
+#[test]
+fn a_bearer_token_is_read_in_any_case_of_its_scheme() {
+    let verifier = generic(&GenericSpec::Bearer, &["other", "t0ken"]);
+    for value in ["Bearer t0ken", "bearer  t0ken", "BEARER t0ken "] {
+        let verified = verifier.judge(&request(&headers(&[("authorization", value)]), b""), NOW).unwrap();
+        assert_eq!(&**verified.label(), "bearer secret=1", "{value}");
+    }
+    for (value, code) in [
+        ("Bearer T0ken", "bad_token"),
+        ("Bearer t0ken t0ken", "bad_token"),
+        ("Bearer", "malformed_header"),
+        ("Bearert0ken", "malformed_header"),
+        ("Basic t0ken", "malformed_header"),
+        ("", "missing_header"),
+    ] {
+        assert_eq!(reason(&verifier, &[("authorization", value)]), code, "{value:?}");
+    }
+}
+
+#[test]
+fn a_token_has_its_prefix_exactly() {
+    let spec = GenericSpec::Token { header: "X-Api-Key".into(), prefix: "key=".into() };
+    let verifier = generic(&spec, &["abc"]);
+    assert!(verifier.judge(&request(&headers(&[("x-api-key", "key=abc")]), b""), NOW).is_ok());
+    assert_eq!(reason(&verifier, &[("x-api-key", "KEY=abc")]), "malformed_header");
+    assert_eq!(reason(&verifier, &[("x-api-key", "key=ab")]), "bad_token");
+    assert_eq!(reason(&verifier, &[("x-api-key", "key=abc"), ("x-api-key", "key=abd")]), "malformed_header");
+    assert_eq!(reason(&verifier, &[]), "missing_header");
+}
+
+#[test]
+fn basic_is_split_once_at_its_first_colon() {
+    let verifier = generic(&GenericSpec::Basic { user: Some("hooks".into()) }, &["a:b"]);
+    let value = |text: &str| format!("Basic {}", Enc::Base64.encode(text.as_bytes()));
+    assert!(verifier.judge(&request(&headers(&[("authorization", &value("hooks:a:b"))]), b""), NOW).is_ok());
+    for (text, code) in
+        [("hooks:a", "bad_token"), ("hook:a:b", "bad_token"), ("hooks:", "bad_token"), ("hooks", "malformed_header")]
+    {
+        assert_eq!(reason(&verifier, &[("authorization", &value(text))]), code, "{text}");
+    }
+    assert_eq!(reason(&verifier, &[("authorization", "Basic %%%")]), "malformed_header");
+    let spec = Spec::new(Choice::Scheme(GenericSpec::Basic { user: None }.compile().unwrap()), secrets(&["nocolon"]));
+    assert!(Verifier::new(spec).unwrap_err().to_string().contains("user:password"));
+}
+
+#[test]
+fn a_generic_hmac_reads_what_another_program_signed() {
+    // printf '%s' 'POST https://a.example/in/7?x=1 1767225600 msg_1 z {}' |
+    //   openssl dgst -sha512 -hmac secret -binary | basenc --base64url
+    let signature = "rEHZ6bBI0HcPItcsXpJvO2Zk20Ptjn9nXRIxt_uHw17XW2W_gtJ4NpdgtwjMvRHort_X6bUtx6CaB7D6_lHUYg==";
+    let spec = GenericSpec::Hmac(Box::new(HmacSpec {
+        header: "X-Sig".into(),
+        algorithm: Some("sha512".into()),
+        encoding: Some("base64url".into()),
+        prefix: Some("p:".into()),
+        template: Some("{method} {url} {ts} {id} {hdr:X-Zone} {body}".into()),
+        key: Some("base64".into()),
+        separator: Some(";".into()),
+        pair: Some("=".into()),
+        take: vec!["v2".into(), "v3".into()],
+        timestamp: Some(TimestampSpec {
+            place: PlaceSpec::Item("t".into()),
+            unit: None,
+            tolerance: None,
+            future: Some(Future::Any),
+        }),
+        id: Some("X-Id".into()),
+    }));
+    let verifier = generic(&spec, &["c2VjcmV0"]);
+    let sig = format!("v1=p:AAAA; v2=p:AAAA ; v3=p:{signature};t=1767225600");
+    let lines = [("x-sig", &*sig), ("x-id", "msg_1"), ("x-zone", " z ")];
+    let verified = verifier.judge(&request(&headers(&lines), b"{}"), Wall(NOW.0 + 7_000_000)).unwrap();
+    assert_eq!((&**verified.label(), verified.skew_s), ("hmac secret=0", Some(-7)));
+    assert!(verifier.judge(&request(&headers(&lines), b"{}"), Wall(0)).is_ok(), "any time to come");
+    for (from, to, code) in [
+        ("v3=", "v4=", "bad_signature"),
+        ("v3=p:", "v3=q:", "bad_signature"),
+        (";t=", ";u=", "malformed_header"),
+        ("t=1", "t=x", "malformed_header"),
+        ("t=1", "t=2", "bad_signature"),
+    ] {
+        let sig = sig.replace(from, to);
+        assert_eq!(reason(&verifier, &[("x-sig", &sig), ("x-id", "msg_1"), ("x-zone", "z")]), code, "{from} {to}");
+    }
+    assert_eq!(reason(&verifier, &[("x-sig", &sig), ("x-id", "msg_1")]), "missing_header");
+}
+
+#[test]
+fn a_time_means_nothing_until_its_signature_is_right() {
+    let verifier = Verifier::new(provider("slack", &["s"])).unwrap();
+    let good = sign(&verifier, b"{}");
+    let late = NOW.plus(Duration::from_secs(400));
+    assert_eq!(verifier.judge(&request(&good, b"{}"), late).unwrap_err().reason(), "stale");
+    assert_eq!(verifier.judge(&request(&good, b"{ }"), late).unwrap_err().reason(), "bad_signature");
+    let early = Wall(NOW.0 - 400_000_000);
+    assert_eq!(verifier.judge(&request(&good, b"{}"), early).unwrap_err().reason(), "future");
+}
+
+#[test]
+fn the_window_is_the_providers_unless_configured() {
+    let after = |spec: Spec, seconds: u64| {
+        let verifier = Verifier::new(spec).unwrap();
+        let headers = sign(&verifier, b"{}");
+        verifier.judge(&request(&headers, b"{}"), NOW.plus(Duration::from_secs(seconds))).map(|ok| ok.skew_s)
+    };
+    assert_eq!(after(provider("paddle", &["s"]), 5), Ok(Some(-5)));
+    assert!(after(provider("paddle", &["s"]), 6).is_err());
+    let longer = Spec { tolerance: Some(Duration::from_secs(60)), ..provider("paddle", &["s"]) };
+    assert_eq!(after(longer, 60), Ok(Some(-60)));
+    assert!(after(provider("sanity", &["s"]), 301).is_err(), "300 s where the provider names no window");
+    let unused = Spec { tolerance: Some(Duration::from_secs(60)), ..provider("shopify", &["s"]) };
+    assert_eq!(Verifier::new(unused).unwrap_err().field(), "tolerance");
+}
+
+#[test]
+fn a_secret_is_tried_until_its_end_of_use() {
+    let until = |seconds| SecretSpec { value: Secret::new("old"), until: Some(NOW.plus(Duration::from_secs(seconds))) };
+    let spec = Spec { secrets: vec![until(10), SecretSpec::new(Secret::new("new"))], ..provider("github", &[]) };
+    let verifier = Verifier::new(spec).unwrap();
+    let by_old = sign(&Verifier::new(provider("github", &["old"])).unwrap(), b"{}");
+    let by_new = sign(&Verifier::new(provider("github", &["new"])).unwrap(), b"{}");
+    let judged = |headers: &HeaderMap, seconds| {
+        verifier.judge(&request(headers, b"{}"), NOW.plus(Duration::from_secs(seconds))).map(|ok| ok.secret)
+    };
+    assert_eq!(judged(&by_old, 9), Ok(Some(0)));
+    assert_eq!(judged(&by_old, 10).unwrap_err().reason(), "bad_signature");
+    assert_eq!(judged(&by_new, 10), Ok(Some(1)), "the index is that of the configuration");
+    let ended = Verifier::new(Spec { secrets: vec![until(10)], ..provider("github", &[]) }).unwrap();
+    let late = NOW.plus(Duration::from_secs(10));
+    assert_eq!(ended.judge(&request(&by_old, b"{}"), late).unwrap_err(), Rejection::SecretsExpired);
+}
+
+#[test]
+fn the_signed_address_is_the_configured_one_else_the_one_seen() {
+    let public = Spec { public_url: Some("https://b.example/base/".into()), ..provider("trello", &["s"]) };
+    let public = Verifier::new(public).unwrap();
+    let seen = Verifier::new(provider("trello", &["s"])).unwrap();
+    let good = sign(&seen, b"{}");
+    assert!(seen.judge(&request(&good, b"{}"), NOW).is_ok());
+    let words = public.judge(&request(&good, b"{}"), NOW).unwrap_err().to_string();
+    assert!(words.contains("https://b.example/base/in/7?x=1"), "{words}");
+    let unknown = Request { seen_url: None, ..request(&good, b"{}") };
+    assert_eq!(seen.judge(&unknown, NOW).unwrap_err(), Rejection::UnknownUrl);
+
+    let mut by_provider = HeaderMap::new();
+    let outgoing = Outgoing { method: &POST, url: "https://b.example/base/in/7?x=1", body: b"{}", now: NOW, id: "" };
+    seen.sign(&outgoing, &mut by_provider).unwrap();
+    assert!(public.judge(&request(&by_provider, b"{}"), NOW).is_ok());
+}
+
+#[test]
+fn what_cannot_verify_is_refused_at_the_start() {
+    for (spec, words) in [
+        (provider("shopfy", &["s"]), "did you mean \"shopify\""),
+        (provider("shopify", &[]), "needs at least one secret"),
+        (provider("shopify", &["s", ""]), "secret 1 cannot be used"),
+        (provider("svix", &["whsec_not base64"]), "whsec_ followed by base64"),
+        (provider("adyen-header", &["xyz"]), "hexadecimal digits"),
+        (Spec { public_url: Some("a.example".into()), ..provider("square", &["s"]) }, "public_url"),
+    ] {
+        let told = Verifier::new(spec).unwrap_err().to_string();
+        assert!(told.contains(words), "{told}");
+        assert!(!told.contains("not base64\"") && !told.contains("xyz"), "the secret is told: {told}");
+    }
+}
+
+#[test]
+fn nothing_that_is_printed_holds_a_secret() {
+    let secret = "s3cr3t-value";
+    let spec = provider("stripe", &[secret]);
+    let spec_text = format!("{spec:?}");
+    let verifier = Verifier::new(spec).unwrap();
+    let good = sign(&verifier, b"{}");
+    let rejection = verifier.judge(&request(&good, b"{ }"), NOW).unwrap_err();
+    for text in [spec_text, format!("{verifier:?}"), format!("{rejection:?} {rejection}")] {
+        assert!(!text.contains(secret), "{text}");
+    }
+    assert_eq!(
+        rejection.to_string(),
+        "the signature in stripe-signature was not made with the secret over this request"
+    );
+}
+
+#[test]
+fn foreign_text_in_a_rejection_is_escaped() {
+    let verifier = Verifier::new(provider("stripe", &["s"])).unwrap();
+    let value = HeaderValue::from_bytes(b"t\xe2\x80\xae=1,v0\xff=2").unwrap();
+    let lines: HeaderMap = [(HeaderName::from_static("stripe-signature"), value)].into_iter().collect();
+    let words = verifier.judge(&request(&lines, b""), NOW).unwrap_err().to_string();
+    assert_eq!(words, "header stripe-signature: it has no item v1; found: t\\u{202e} v0\\xff");
+}
+
+/// A secret that every scheme takes as it is: hexadecimal, base64, and with a colon where one is needed.
+fn secret_for(scheme: &Scheme) -> &'static str {
+    match scheme {
+        Scheme::Basic(_) => "user:word",
+        Scheme::None | Scheme::Token(_) | Scheme::Signed(_) => "00112233445566778899aabbccddeeff",
+    }
+}
+
+/// A body that has the signed time, where the scheme looks for it there.
+fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
+    match scheme.time().map(|time| (&time.place, time.unit)) {
+        Some((Place::Body(path), unit)) => {
+            let rest = serde_json::to_string(rest).unwrap();
+            format!("{{{:?}:{},\"rest\":{rest}}}", path[0], unit.write(NOW)).into_bytes()
+        }
+        _ => rest.as_bytes().to_vec(),
+    }
+}
+
+fn signature_header(scheme: &Scheme) -> Option<HeaderName> {
+    match scheme {
+        Scheme::Signed(signed) => match &signed.carrier {
+            Carrier::Header(names) => names.first().cloned(),
+            Carrier::Numbered(before) => HeaderName::from_bytes(format!("{before}1").as_bytes()).ok(),
+        },
+        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => None,
+    }
+}
+
+fn every_preset() -> impl Strategy<Value = &'static Preset> {
+    (0..presets().len()).prop_map(|at| &presets()[at])
+}
+
+#[test]
+fn every_preset_signs_what_it_accepts() {
+    for preset in presets() {
+        let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
+        let body = body_for(&preset.scheme, "x");
+        let verified = verifier.judge(&request(&sign(&verifier, &body), &body), NOW).unwrap();
+        assert_eq!(&**verified.label(), format!("{} secret=0", preset.name));
+        assert_eq!(verified.skew_s, preset.scheme.time().map(|_| 0), "{}", preset.name);
+    }
+    let linear = Verifier::new(provider("linear", &["s"])).unwrap();
+    let outgoing = Outgoing { method: &POST, url: "", body: b"{}", now: NOW, id: "" };
+    let told = linear.sign(&outgoing, &mut HeaderMap::new()).unwrap_err().to_string();
+    assert_eq!(told, "the body must hold the signed time at webhookTimestamp, e.g. 1767225600000");
+}
+
+proptest! {
+    #[test]
+    fn what_is_signed_is_accepted_and_one_flipped_bit_is_refused(
+        preset in every_preset(),
+        rest in ".{0,60}",
+        at in any::<prop::sample::Index>(),
+        bit in 0..7u8,
+    ) {
+        let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
+        let body = body_for(&preset.scheme, &rest);
+        let good = sign(&verifier, &body);
+        prop_assert!(verifier.judge(&request(&good, &body), NOW).is_ok());
+
+        if preset.scheme.covers_body() && !body.is_empty() {
+            let mut other = body.clone();
+            other[at.index(body.len())] ^= 1 << bit;
+            prop_assert!(verifier.judge(&request(&good, &other), NOW).is_err());
+        }
+        if let Some(name) = signature_header(&preset.scheme) {
+            let mut value = good[&name].as_bytes().to_vec();
+            // The signature is the header's last part in every preset.
+            let len = value.len();
+            value[len - 1 - at.index(20)] ^= 1 << bit;
+            // What HTTP does not allow in a header never gets here; a letter's other case is the same hex digit.
+            let hex = matches!(&preset.scheme, Scheme::Signed(signed) if signed.enc == Enc::Hex);
+            let same_digit = hex && value.eq_ignore_ascii_case(good[&name].as_bytes());
+            if let (Ok(value), false) = (HeaderValue::from_bytes(&value), same_digit) {
+                let mut other = good;
+                other.insert(name, value);
+                prop_assert!(verifier.judge(&request(&other, &body), NOW).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_headers_and_bodies_never_panic_and_never_pass(
+        preset in every_preset(),
+        values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..6),
+        shapes in prop::collection::vec("[tvhs10=,; .]{0,40}", 0..6),
+        body in prop::collection::vec(any::<u8>(), 0..200),
+        seconds in any::<u32>(),
+    ) {
+        let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
+        let mut names: Vec<HeaderName> = sign(&verifier, &body_for(&preset.scheme, "")).keys().cloned().collect();
+        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        let values = values.into_iter().chain(shapes.into_iter().map(String::into_bytes));
+        let lines: HeaderMap = names
+            .iter()
+            .cycle()
+            .zip(values)
+            .filter_map(|(name, value)| Some((name.clone(), HeaderValue::from_bytes(&value).ok()?)))
+            .collect();
+        let now = Wall::from_unix_s(seconds.into());
+        let request = Request { method: &POST, target: "/", seen_url: None, headers: &lines, body: &body };
+        let rejection = verifier.judge(&request, now).unwrap_err();
+        prop_assert!(Rejection::REASONS.contains(&rejection.reason()));
+        prop_assert!(rejection.to_string().chars().all(|c| !c.is_control()));
+    }
+
+    #[test]
+    fn a_template_of_any_text_is_read_or_refused(text in ".{0,40}") {
+        let _read = template::Template::parse(&text);
+    }
+}

@@ -1,0 +1,107 @@
+//! The contract of `fairlane::store`, sentence by sentence: one suite over every store, and a test that walks the
+//! embedded store and the in-memory one in lockstep.
+
+#![cfg(test)]
+
+#[path = "store/append.rs"]
+mod append;
+#[path = "store/lists.rs"]
+mod lists;
+#[path = "store/lockstep.rs"]
+mod lockstep;
+#[path = "store/queues.rs"]
+mod queues;
+#[path = "store/settle.rs"]
+mod settle;
+#[path = "store/snapshot.rs"]
+mod snapshot;
+#[path = "store/survival.rs"]
+mod survival;
+#[path = "store/world.rs"]
+mod world;
+
+/// The cases of the suite as tests of one store.
+macro_rules! contract {
+    ($module:ident: $subject:ty) => {
+        contract! { $module: $subject =>
+            append::{
+                seqs_start_at_1_and_follow_without_a_gap
+                an_empty_batch_takes_nothing_and_names_the_next_seq
+                a_batch_is_there_whole_and_in_order_after_a_crash
+                a_batch_larger_than_a_segment_is_still_one_batch
+                bodies_come_back_byte_for_byte
+                every_field_of_an_event_comes_back
+                header_lines_come_back_in_their_order
+                an_append_a_settlement_and_reads_may_run_side_by_side
+            }
+            settle::{
+                a_settlement_about_no_event_is_counted_and_changes_nothing
+                a_settlement_may_be_repeated
+                a_batch_of_settlements_counts_exactly_those_that_changed_nothing
+                settlements_of_one_batch_apply_in_their_order
+                begun_counts_an_attempt_and_leaves_the_event_open
+                a_retry_waits_for_its_due_time
+                a_released_event_is_fresh_at_its_old_place
+                ended_events_leave_their_lane_and_stay_readable
+                pending_ones_end_from_wherever_they_stand
+                the_first_attempt_stays_the_first
+                interruptions_in_a_row_are_counted_and_another_end_resets_them
+                a_story_has_its_attempts_exactly_and_oldest_first
+                a_requeued_event_goes_to_the_end_of_its_lane_with_its_history
+                an_event_may_be_requeued_again_and_again
+                only_ended_events_are_requeued
+            }
+            queues::{
+                load_pages_through_a_lane_in_order
+                load_gives_fresh_events_alone
+                due_is_ordered_over_all_lanes_by_time_then_seq
+                open_pages_in_the_order_of_seqs
+                lanes_are_paged_in_the_order_of_their_names
+                a_thousand_lanes_are_all_there
+                groups_in_odd_written_forms_stay_apart
+                parts_of_a_group_are_lanes_of_their_own
+                a_lane_is_gone_with_its_last_pending_event_and_comes_back
+                summaries_add_up
+            }
+            lists::{
+                a_list_is_newest_first_and_paged_to_its_end
+                every_filter_alone_and_together
+                a_rare_event_is_found_behind_many_others
+                a_list_that_is_paged_while_events_end_misses_none
+                unknown_ids_and_seqs_are_none
+            }
+            survival::{
+                an_empty_store_reopens_empty
+                reopening_after_a_clean_close_gives_the_same_answers
+                reopening_after_a_crash_gives_the_same_answers
+                numbering_goes_on_after_reopening
+                a_batch_under_way_in_a_crash_is_there_whole_or_not_at_all
+                what_was_open_in_a_crash_is_open_after_it
+                interruptions_are_counted_over_crashes
+                a_closed_store_answers_nothing
+                an_open_store_admits_every_group
+                ended_events_are_gone_after_their_retention_and_pending_ones_never
+                usage_counts_what_is_there
+            }
+        }
+    };
+    ($module:ident: $subject:ty => $($file:ident::{$($case:ident)+})+) => {
+        mod $module {
+            $($(
+                #[test]
+                fn $case() {
+                    crate::world::run(async { crate::$file::$case(crate::world::World::<$subject>::new().await).await });
+                }
+            )+)+
+        }
+    };
+}
+
+contract!(memory: crate::world::InMemory);
+
+/// The walk itself: two in-memory stores cannot differ, but every step of theirs is checked for answers that contradict
+/// one another.
+#[test]
+fn generated_lives_contradict_themselves_nowhere() {
+    lockstep::walk::<world::InMemory, world::InMemory>();
+}

@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""Makes own.jsonl, the project's own signature vectors: `python3 make.py > own.jsonl`.
+
+Standard library only, and nothing shared with the Rust code: each provider's recipe is written out
+here a second time, from its documentation, so that one misreading does not confirm itself. Bodies
+and secrets are made up here. Every provider gets requests that are right and requests that differ
+from a right one in one thing.
+"""
+import base64
+import hashlib
+import hmac
+import json
+import sys
+from datetime import datetime, timezone
+
+NOW = 1_767_225_600  # 2026-01-01T00:00:00Z
+BODY = '{"store":"Möwe & Söhne","order":9007199254740993,"lines":[1, 2]}\r\n'.encode()
+URL = "https://hooks.example.com/in/store-7?v=2&x=%2F"
+
+
+def hexed(raw):
+    return raw.hex()
+
+
+def b64(raw):
+    return base64.b64encode(raw).decode()
+
+
+def b64url(raw):
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def text_key(secret):
+    return secret.encode()
+
+
+def whsec_key(secret):
+    return base64.b64decode(secret.removeprefix("whsec_"))
+
+
+def rfc3339(seconds):
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.123456789Z")
+
+
+class Sender:
+    """One provider. `text(r)` is the signed text, `write(sig, r)` the headers it sends."""
+
+    def __init__(self, name, text, write, alg="sha256", enc=hexed, key=text_key, secret=None, other=None,
+                 plain=False, old=None, future=None, body=BODY, covers="body"):
+        self.name, self.text, self.write, self.alg, self.enc, self.key = name, text, write, alg, enc, key
+        self.secret = secret or "own-secret-of-" + name
+        self.other = other or "another-secret-of-" + name
+        self.plain, self.old, self.future, self.body, self.covers = plain, old, future, body, covers
+
+    def sign(self, request, secret):
+        text = self.text(request, secret)
+        if self.plain:
+            return hashlib.new(self.alg, text).digest()
+        return hmac.new(self.key(secret), text, self.alg).digest()
+
+    def headers(self, request, secret):
+        return self.write(self.enc(self.sign(request, secret)), request)
+
+
+def request(sender, **changes):
+    base = {"body": sender.body, "method": "POST", "url": URL, "now": NOW, "id": "msg_own_1"}
+    return {**base, **changes}
+
+
+def one(header, prefix=""):
+    return lambda sig, r: [[header, prefix + sig]]
+
+
+def body_only(r, secret):
+    return r["body"]
+
+
+def simple(name, header, prefix="", **more):
+    return Sender(name, body_only, one(header, prefix), **more)
+
+
+def dotted(stamp):
+    return lambda r, secret: stamp(r["now"]).encode() + b"." + r["body"]
+
+
+def seconds(now):
+    return str(now)
+
+
+def millis(now):
+    return str(now * 1000 + 7)
+
+
+def paired(header, stamp, ts="t", sig_name="v1", join=","):
+    return lambda sig, r: [[header, f"{ts}={stamp(r['now'])}{join}{sig_name}={sig}"]]
+
+
+def standard(name, lead="webhook", key=whsec_key, secret="whsec_" + b64(b"own standard key, 32 bytes long."),
+             other="whsec_" + b64(b"another standard key of 32 bytes")):
+    def text(r, secret):
+        return f"{r['id']}.{r['now']}.".encode() + r["body"]
+
+    def write(sig, r):
+        return [[lead + "-id", r["id"]], [lead + "-timestamp", str(r["now"])], [lead + "-signature", "v1," + sig]]
+
+    return Sender(name, text, write, enc=b64, key=key, secret=secret, other=other, old=300, future=300,
+                  covers="body id")
+
+
+def v0(name, signature, stamp, old=None, future=None):
+    return Sender(name, lambda r, secret: f"v0:{r['now']}:".encode() + r["body"],
+                  lambda sig, r: [[stamp, str(r["now"])], [signature, "v0=" + sig]], old=old, future=future)
+
+
+HEX_KEY, HEX_OTHER = "00ff10A0" * 8, "01ff10A0" * 8
+LINEAR = b'{"type":"Issue","webhookTimestamp":%d,"data":{"webhookTimestamp":1}}'
+
+SENDERS = [
+    simple("shopify", "X-Shopify-Hmac-Sha256", enc=b64),
+    Sender("stripe", dotted(seconds), paired("Stripe-Signature", seconds), secret="whsec_own+text", old=300),
+    simple("github", "X-Hub-Signature-256", "sha256="),
+    simple("github-sha1-legacy", "X-Hub-Signature", "sha1=", alg="sha1"),
+    v0("slack", "X-Slack-Signature", "X-Slack-Request-Timestamp", old=300, future=300),
+    v0("zoom", "x-zm-signature", "x-zm-request-timestamp"),
+    standard("standard-webhooks"),
+    standard("svix", lead="svix"),
+    standard("clerk", lead="svix"),
+    standard("resend", lead="svix"),
+    standard("openai"),
+    standard("gitlab-signing"),
+    standard("etsy"),
+    standard("replicate"),
+    standard("bigcommerce", key=text_key, secret="own client secret", other="another client secret"),
+    standard("polar", key=text_key, secret="polar_whs_own", other="polar_whs_another"),
+    simple("woocommerce", "X-WC-Webhook-Signature", enc=b64),
+    Sender("square", lambda r, secret: r["url"].encode() + r["body"], one("x-square-hmacsha256-signature"), enc=b64,
+           covers="body url"),
+    simple("squarespace", "Squarespace-Signature", key=bytes.fromhex, secret=HEX_KEY, other=HEX_OTHER),
+    simple("aftership", "aftership-hmac-sha256", enc=b64),
+    simple("lemon-squeezy", "X-Signature"),
+    Sender("shippo", dotted(seconds), paired("Shippo-Auth-Signature", seconds)),
+    simple("gitea", "X-Gitea-Signature"),
+    simple("bitbucket", "X-Hub-Signature", "sha256="),
+    simple("bitbucket-server", "X-Hub-Signature", "sha256="),
+    simple("jira", "X-Hub-Signature", "sha256="),
+    simple("sentry", "Sentry-Hook-Signature"),
+    simple("pagerduty", "X-PagerDuty-Signature", "v1="),
+    simple("circleci", "circleci-signature", "v1="),
+    Sender("buildkite", dotted(seconds), paired("X-Buildkite-Signature", seconds, "timestamp", "signature")),
+    simple("vercel", "x-vercel-signature", alg="sha1"),
+    simple("heroku", "Heroku-Webhook-Hmac-SHA256", enc=b64),
+    Sender("scalr", lambda r, secret: r["body"] + b"Thu 01 Jan 2026 00:00:00 UTC",
+           lambda sig, r: [["Date", "Thu 01 Jan 2026 00:00:00 UTC"], ["X-Signature", sig]], alg="sha1"),
+    Sender("linear", body_only, one("Linear-Signature"), body=LINEAR % (NOW * 1000 + 7), old=60, future=60),
+    simple("hookdeck", "x-hookdeck-signature", enc=b64),
+    simple("convoy-sha512-hex", "X-Convoy-Signature", alg="sha512"),
+    simple("convoy-sha512-b64", "X-Convoy-Signature", alg="sha512", enc=b64),
+    simple("meta", "X-Hub-Signature-256", "sha256="),
+    simple("line", "X-Line-Signature", enc=b64),
+    simple("x", "X-Twitter-Webhooks-Signature", "sha256=", enc=b64),
+    Sender("twitch", lambda r, secret: r["id"].encode() + rfc3339(r["now"]).encode() + r["body"],
+           lambda sig, r: [["Twitch-Eventsub-Message-Id", r["id"]],
+                           ["Twitch-Eventsub-Message-Timestamp", rfc3339(r["now"])],
+                           ["Twitch-Eventsub-Message-Signature", "sha256=" + sig]], old=600, covers="body id"),
+    Sender("zendesk", lambda r, secret: rfc3339(r["now"]).encode() + r["body"],
+           lambda sig, r: [["X-Zendesk-Webhook-Signature", sig],
+                           ["X-Zendesk-Webhook-Signature-Timestamp", rfc3339(r["now"])]], enc=b64),
+    simple("intercom", "X-Hub-Signature", "sha1=", alg="sha1"),
+    Sender("hubspot-v1", lambda r, secret: secret.encode() + r["body"], one("X-HubSpot-Signature"), plain=True),
+    Sender("hubspot-v2", lambda r, secret: (secret + r["method"] + r["url"]).encode() + r["body"],
+           one("X-HubSpot-Signature"), plain=True, covers="body url method"),
+    Sender("hubspot-v3",
+           lambda r, secret: (r["method"] + r["url"]).encode() + r["body"] + millis(r["now"]).encode(),
+           lambda sig, r: [["X-HubSpot-Signature-v3", sig], ["X-HubSpot-Request-Timestamp", millis(r["now"])]],
+           enc=b64, old=300, covers="body url method"),
+    simple("typeform", "Typeform-Signature", "sha256=", enc=b64),
+    Sender("calendly", dotted(seconds), paired("Calendly-Webhook-Signature", seconds), old=180),
+    simple("cal-com", "X-Cal-Signature-256"),
+    simple("notion", "X-Notion-Signature", "sha256="),
+    simple("airtable", "X-Airtable-Content-MAC", "hmac-sha256=", key=base64.b64decode,
+           secret=b64(b"own airtable key"), other=b64(b"another airtable")),
+    simple("dropbox", "X-Dropbox-Signature"),
+    simple("asana", "X-Hook-Signature"),
+    Sender("trello", lambda r, secret: r["body"] + r["url"].encode(), one("x-trello-webhook"), alg="sha1", enc=b64,
+           covers="body url"),
+    simple("docusign", "X-DocuSign-Signature-2", enc=b64),
+    Sender("sanity", dotted(millis), paired("sanity-webhook-signature", millis), enc=b64url),
+    simple("pusher", "X-Pusher-Signature"),
+    simple("attio", "X-Attio-Signature"),
+    simple("jobber", "X-Jobber-Hmac-SHA256", enc=b64),
+    Sender("webflow", lambda r, secret: millis(r["now"]).encode() + b":" + r["body"],
+           lambda sig, r: [["x-webflow-signature", sig], ["x-webflow-timestamp", millis(r["now"])]],
+           old=300, future=300),
+    Sender("tiktok", dotted(seconds), paired("TikTok-Signature", seconds, sig_name="s")),
+    Sender("paddle", lambda r, secret: f"{r['now']}:".encode() + r["body"],
+           paired("Paddle-Signature", seconds, "ts", "h1", ";"), secret="pdl_ntfset_own", old=5),
+    simple("razorpay", "X-Razorpay-Signature"),
+    simple("paystack", "x-paystack-signature", alg="sha512"),
+    simple("mollie", "X-Mollie-Signature", "sha256="),
+    simple("gocardless", "Webhook-Signature"),
+    simple("coinbase-commerce", "X-CC-Webhook-Signature"),
+    simple("xero", "x-xero-signature", enc=b64),
+    simple("adyen-header", "HmacSignature", enc=b64, key=bytes.fromhex, secret=HEX_KEY, other=HEX_OTHER),
+    Sender("recurly", dotted(millis), lambda sig, r: [["recurly-signature", f"{millis(r['now'])},{sig}"]],
+           old=300, future=300),
+    Sender("mux", dotted(seconds), paired("Mux-Signature", seconds), old=300),
+    Sender("workos", dotted(millis), paired("WorkOS-Signature", millis, join=", "), old=180),
+    simple("checkr", "X-Checkr-Signature"),
+]
+
+TOKENS = {
+    "gitlab-token": "X-Gitlab-Token",
+    "telegram": "X-Telegram-Bot-Api-Secret-Token",
+    "okta": "Authorization",
+    "google-channel": "X-Goog-Channel-Token",
+    "flutterwave-v3": "verif-hash",
+}
+BASICS = ["postmark", "chargebee"]
+
+
+def line(name, case, expected, headers, secrets, r=None, **more):
+    r = r or {"body": BODY, "method": "POST", "url": URL, "now": NOW}
+    fields = {"id": f"own-{name}/{case}", "provider": name, "scheme": name, "kind": "delivery", "expected": expected,
+              "method": r["method"], "url": r["url"], "headers": headers,
+              "body_b64": base64.b64encode(r["body"]).decode(), "secrets": secrets, "now": r["now"], **more}
+    print(json.dumps(fields, ensure_ascii=False))
+
+
+def change_last(headers, change):
+    """The same headers, the one with the signature changed: it is the longest value."""
+    at = max(range(len(headers)), key=lambda i: len(headers[i][1]))
+    return [[n, change(v) if i == at else v] for i, (n, v) in enumerate(headers)]
+
+
+def swap(value):
+    """Another character of the same alphabet in the middle of the signature."""
+    at = len(value) - 12
+    return value[:at] + ("0" if value[at] != "0" else "1") + value[at + 1:]
+
+
+def signed(sender):
+    r = request(sender)
+    good, secret = sender.headers(r, sender.secret), sender.secret
+
+    def emit(case, expected, headers=good, secrets=(secret,), r=r, **more):
+        line(sender.name, case, expected, headers, list(secrets), r, **more)
+
+    emit("right", "valid")
+    for case, body in [("empty-body", b""), ("binary-body", bytes(range(256)))]:
+        if sender.name != "linear":
+            emit(case, "valid", sender.headers(request(sender, body=body), secret), r=request(sender, body=body))
+    emit("second-secret", "valid", secrets=[sender.other, secret])
+    emit("names-in-upper-case", "valid", [[n.upper(), v] for n, v in good])
+    emit("other-secret", "invalid", secrets=[sender.other])
+    emit("body-changed", "invalid", r=request(sender, body=sender.body.replace(b"1", b"2", 1)))
+    emit("body-trimmed", "invalid", r=request(sender, body=sender.body[:-1]))
+    emit("signature-changed", "invalid", change_last(good, swap))
+    emit("signature-cut", "invalid", change_last(good, lambda v: v[:-4]))
+    emit("signature-longer", "invalid", change_last(good, lambda v: v.rstrip("=") + "0000"))
+    for name, _ in good:
+        emit("without-" + name.lower(), "invalid", [h for h in good if h[0] != name])
+        emit("empty-" + name.lower(), "invalid", [[n, "" if n == name else v] for n, v in good])
+    if sender.name != "docusign":  # whose headers may be several
+        emit("signature-twice-differing", "invalid", good + change_last(good, swap))
+    emit("no-secret-of-ours", "invalid", sender.headers(r, ""))
+    if "url" in sender.covers:
+        emit("other-host", "invalid", r=request(sender, url=URL.replace("hooks.", "proxy.")))
+        emit("query-decoded", "invalid", r=request(sender, url=URL.replace("%2F", "/")))
+    if "method" in sender.covers:
+        emit("other-method", "invalid", r=request(sender, method="PUT"))
+    if "id" in sender.covers.split():
+        emit("other-id", "invalid", [[n, v.replace("own_1", "own_2")] for n, v in good])
+    if sender.old:
+        emit("just-in-time", "valid", r=request(sender, now=NOW + sender.old - 1))
+        emit("stale", "invalid", r=request(sender, now=NOW + sender.old + 2))
+        emit("stale-by-years", "invalid", r=request(sender, now=NOW + 10 ** 8))
+        emit("longer-tolerance", "valid", r=request(sender, now=NOW + sender.old + 2), tolerance_s=sender.old + 60)
+        expected = "invalid" if sender.future else "valid"
+        ahead = sender.future or 10 ** 6
+        emit("from-the-future", expected, r=request(sender, now=NOW - ahead - 2))
+    if sender.name == "linear":
+        for case, body in [("no-time", b"{}"), ("time-is-text", b'{"webhookTimestamp":"%d"}' % (NOW * 1000)),
+                           ("not-json", b"x"), ("time-is-float", b'{"webhookTimestamp":%d.5}' % (NOW * 1000))]:
+            emit(case, "invalid", sender.headers(request(sender, body=body), secret), r=request(sender, body=body))
+
+
+def token(name, header):
+    secret = "own-Token-of-" + name
+    for case, expected, headers in [
+        ("right", "valid", [[header, secret]]),
+        ("other-token", "invalid", [[header, "another-token"]]),
+        ("other-case", "invalid", [[header, secret.lower()]]),
+        ("only-its-beginning", "invalid", [[header, secret[:-1]]]),
+        ("longer", "invalid", [[header, secret + "x"]]),
+        ("missing", "invalid", []),
+        ("empty", "invalid", [[header, ""]]),
+        ("twice-differing", "invalid", [[header, secret], [header, "x"]]),
+    ]:
+        line(name, case, expected, headers, [secret])
+    line(name, "second-secret", "valid", [[header, secret]], ["another", secret])
+
+
+def basic(name):
+    def value(text):
+        return [["Authorization", "Basic " + b64(text.encode())]]
+
+    secret = "own-user:pass:with:colons"
+    for case, expected, headers in [
+        ("right", "valid", value(secret)),
+        ("scheme-in-lower-case", "valid", [["authorization", value(secret)[0][1].replace("Basic", "basic")]]),
+        ("other-password", "invalid", value("own-user:pass")),
+        ("other-user", "invalid", value("own-use:r:pass:with:colons")),
+        ("no-colon", "invalid", value("own-user")),
+        ("not-base64", "invalid", [["Authorization", "Basic " + secret]]),
+        ("other-scheme", "invalid", [["Authorization", value(secret)[0][1].replace("Basic", "Bearer")]]),
+        ("missing", "invalid", []),
+        ("empty", "invalid", [["Authorization", ""]]),
+    ]:
+        line(name, case, expected, headers, [secret])
+
+
+def main():
+    for sender in SENDERS:
+        signed(sender)
+    for name, header in TOKENS.items():
+        token(name, header)
+    for name in BASICS:
+        basic(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
