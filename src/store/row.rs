@@ -185,16 +185,21 @@ impl Row {
         self.state.status.is_pending()
     }
 
+    /// When an ended event ended.
+    pub(super) fn ended(&self) -> Wall {
+        self.state.settled.unwrap_or(self.received)
+    }
+
     /// Puts an event that has ended into its bucket.
     pub(super) fn file(&mut self, retention: &Retention) {
-        let ended = self.state.settled.unwrap_or(self.received);
+        let ended = self.ended();
         self.bucket = Family::of(self.status()).map(|family| Bucket::at(family, ended, retention));
     }
 
     /// Whether it may still be shown at `now`.
     pub(super) fn is_kept(&self, retention: &Retention, now: Wall) -> bool {
         let Some(family) = Family::of(self.status()) else { return true };
-        self.state.settled.unwrap_or(self.received).plus(family.retention(retention)) > now
+        self.ended().plus(family.retention(retention)) > now
     }
 
     /// Bytes by segment that the event needs.

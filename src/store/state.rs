@@ -10,7 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::ends::Ends;
 use super::log::Place;
 use super::row::{Bucket, Row};
 use super::{Retention, Status, Verdict};
@@ -119,6 +121,8 @@ pub(super) struct Held {
     pub(super) rows: u64,
     /// Bytes of records that these events need, by segment.
     pub(super) pins: BTreeMap<u32, u64>,
+    /// When ended ones ended.
+    pub(super) ends: Ends,
 }
 
 /// Sums over all events. They go into each checkpoint.
@@ -135,6 +139,20 @@ pub(super) struct Sums {
 impl Sums {
     pub(super) fn pending(&self) -> u64 {
         self.held.get(&None).map_or(0, |held| held.rows)
+    }
+
+    /// Ended events that are kept at `now`.
+    pub(super) fn history(&self, retention: &Retention, now: Wall) -> u64 {
+        let kept = |(bucket, held): (&Option<Bucket>, &Held)| {
+            let bucket = bucket.as_ref()?;
+            let since = now.0.checked_sub(micros(bucket.family.retention(retention)));
+            // What ended at that moment or before is past retention.
+            Some(match since {
+                Some(since) if since >= bucket.start => held.ends.after(since - bucket.start),
+                _ => held.rows,
+            })
+        };
+        self.held.iter().filter_map(kept).sum()
     }
 
     /// Bytes of each segment that are needed.
@@ -165,8 +183,15 @@ impl Sums {
 /// A row that the active delta does not have, with how the index has it.
 pub(super) type Fetched = Option<Box<(Row, Base)>>;
 
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// One change, as a record of the log says it.
-#[expect(clippy::large_enum_variant, reason = "nearly all are `Accept`, and a box each would be an allocation an event")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are `Accept`, and a box each would be an allocation an event"
+)]
 pub(super) enum Step {
     Accept(Row),
     Settle(Settle),
@@ -330,6 +355,9 @@ impl State {
         self.active.remove(row);
         if let Some(held) = self.sums.held.get_mut(&row.bucket) {
             held.rows = held.rows.saturating_sub(1);
+            if let Some(bucket) = row.bucket {
+                held.ends.remove(row.ended().0.saturating_sub(bucket.start));
+            }
             for (segment, bytes) in row.all_pins() {
                 if let Some(sum) = held.pins.get_mut(&segment) {
                     *sum = sum.saturating_sub(bytes);
@@ -363,6 +391,9 @@ impl State {
         self.active.add(&row);
         let held = self.sums.held.entry(row.bucket).or_default();
         held.rows += 1;
+        if let Some(bucket) = row.bucket {
+            held.ends.add(row.ended().0.saturating_sub(bucket.start));
+        }
         for (segment, bytes) in row.all_pins() {
             *held.pins.entry(segment).or_default() += bytes;
         }

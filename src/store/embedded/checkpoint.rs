@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use crate::event::Wall;
 use crate::store::Error;
 use crate::store::disk::Disk;
+use crate::store::ends::Ends;
 use crate::store::index::{counts_from, put_counts};
 use crate::store::log::Cursor;
 use crate::store::row::{Bucket, Row};
@@ -185,6 +186,7 @@ fn put_sums(out: &mut Vec<u8>, sums: &Sums) {
     for (bucket, held) in &sums.held {
         put_option(out, *bucket, |out, bucket| bucket.put(out));
         put_number(out, held.rows);
+        held.ends.put(out);
         put_number(out, held.pins.len() as u64);
         for (&segment, &bytes) in &held.pins {
             put_number(out, u64::from(segment));
@@ -204,9 +206,10 @@ fn read_sums(reader: &mut Reader<'_>) -> Result<Sums, Damaged> {
     let held = reader.list("the sums", |r| {
         let bucket = r.option("a bucket", Bucket::read)?;
         let rows = r.number("a sum")?;
+        let ends = Ends::read(r)?;
         let pins: BTreeMap<u32, u64> =
             r.list("the pins", |r| Ok((r.number_u32("a pin")?, r.number("a pin")?)))?.into_iter().collect();
-        Ok((bucket, Held { rows, pins }))
+        Ok((bucket, Held { rows, pins, ends }))
     })?;
     let refs = reader.list("the births", |r| {
         let segment = r.number_u32("a segment")?;
@@ -258,7 +261,7 @@ mod tests {
         let files = Files::in_dir(Path::new("/d"));
         assert!(files.read(&disk).expect("readable").is_none());
         let mut sums = Sums { lanes: 3, ..Sums::default() };
-        sums.held.insert(None, Held { rows: 5, pins: BTreeMap::from([(1, 70), (9, 1)]) });
+        sums.held.insert(None, Held { rows: 5, pins: BTreeMap::from([(1, 70), (9, 1)]), ends: Ends::default() });
         sums.refer(4, &[2, 3]);
         let checkpoint = Checkpoint { number: 8, cursor: Cursor { next_seq: 77, ..Cursor::START }, sums };
         files.write(&disk, &checkpoint, &Delta::default()).expect("written");

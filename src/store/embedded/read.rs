@@ -345,12 +345,9 @@ pub(super) fn usage(core: &Core) -> Usage {
     let measured = *core.measured.lock();
     let now = core.clock.now().wall;
     let state = core.state.lock();
-    let kept = state.sums.held.iter().filter_map(|(bucket, held)| Some((bucket.as_ref()?, held)));
-    let history =
-        kept.filter(|(bucket, _)| bucket.until(&core.settings.retention) > now).map(|(_, held)| held.rows).sum();
     Usage {
         pending: state.sums.pending(),
-        history,
+        history: state.sums.history(&core.settings.retention, now),
         lanes: state.sums.lanes,
         bytes: core.segments.bytes() + measured.index_bytes,
         free: measured.free,

@@ -124,7 +124,7 @@ mod tests {
         #[test]
         fn a_batch_is_read_back_at_its_place_alone(
             payload in proptest::collection::vec(any::<u8>(), 0..64),
-            (segment, offset, number): (u32, u32, u64),
+            (segment, offset, number) in any::<(u32, u32, u64)>(),
         ) {
             let length = u32::try_from(payload.len()).expect("short");
             let header = Header { length, records: 1, segment, offset, number, durable: 7, next_seq: 9 };

@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
 
 use super::*;
 use crate::event::{Group, Lane};
