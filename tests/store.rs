@@ -98,10 +98,23 @@ macro_rules! contract {
 }
 
 contract!(memory: crate::world::InMemory);
+contract!(embedded: crate::world::OnDisk);
+// The same with tiny segments, and a checkpoint after nearly every batch.
+contract!(restless: crate::world::Restless);
 
 /// The walk itself: two in-memory stores cannot differ, but every step of theirs is checked for answers that contradict
 /// one another.
 #[test]
 fn generated_lives_contradict_themselves_nowhere() {
     lockstep::walk::<world::InMemory, world::InMemory>();
+}
+
+#[test]
+fn the_embedded_store_lives_as_the_one_in_memory_does() {
+    lockstep::walk::<world::InMemory, world::OnDisk>();
+}
+
+#[test]
+fn the_embedded_store_lives_so_with_many_checkpoints_and_segments_too() {
+    lockstep::walk::<world::InMemory, world::Restless>();
 }

@@ -28,6 +28,8 @@ use crate::listen::{Bound, Certificates, Front, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::embedded::Embedded;
+// The command line has no other way to the store.
+pub use crate::store::doctor::{Damage, DoctorReport, doctor};
 
 use log::Log;
 use reload::Reloader;

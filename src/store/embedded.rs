@@ -1,8 +1,47 @@
-//! The embedded store.
+//! The embedded store: a commit log, and an index that it can be built from.
+//!
+//! The log is the truth (`store/log`). One thread writes it (`writer.rs`): it takes everything that waits, appends and
+//! settlements alike, into one batch, one write, one `fdatasync`, and then answers all. What happened since the last
+//! checkpoint is in memory (`store/state.rs`); a second thread (`checkpointer.rs`) brings it into the index (`store/index.rs`) and notes from
+//! where the log has to be read again. A third (`upkeep.rs`) lets go of what is past retention, deletes segments and watches the
+//! disk. Reads (`read.rs`) look into memory first and the index then. Opening is `recover.rs`.
+//!
+//! # Files
+//!
+//! `FORMAT` (version and salt), `lock`, `log/NNNNNNNN.seg`, `checkpoint`, `applied`, `index/` (fjall's). The index may be deleted while the
+//! store is closed; so may `checkpoint` and `applied`. Everything else is needed.
+
+mod checkpoint;
+mod checkpointer;
+mod core;
+mod directory;
+mod marks;
+mod read;
+mod recover;
+mod stage;
+mod upkeep;
+mod writer;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use super::{Durability, Retention};
+use parking_lot::Mutex;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use tokio::sync::oneshot;
+
+use self::core::Core;
+pub(in crate::store) use self::directory::salt;
+use self::writer::Request;
+use super::disk::{Disk, Real};
+use super::{
+    BoxFuture, Durability, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story,
+    Usage,
+};
+use crate::clock::Clock;
+use crate::event::{Event, EventId, Group, Lane, Seq, Wall};
 
 /// The embedded store's settings (`store` in the configuration).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,4 +56,247 @@ pub struct Settings {
     pub min_free: u64,
     /// How long ended events stay readable.
     pub retention: Retention,
+}
+
+/// What tests set differently; the defaults are those of production.
+#[derive(Clone)]
+pub struct Options {
+    /// Where segments and checkpoints are.
+    pub disk: Arc<dyn Disk>,
+    /// Bytes of a log segment, a multiple of 64, below 4 GiB.
+    pub segment_bytes: u64,
+    /// A checkpoint is made after this many bytes of log …
+    pub checkpoint_bytes: u64,
+    /// … or this many changed events …
+    pub checkpoint_entries: usize,
+    /// … or this long after the last one.
+    pub checkpoint_after: Duration,
+    /// Changed events in memory above which new ones wait for the checkpoint under way.
+    pub entries_max: usize,
+    /// How often the upkeep runs; `None`: only by [`Embedded::upkeep`].
+    pub upkeep_every: Option<Duration>,
+    /// Commits to the index that are allowed before the checkpointer stops as if it had died; `None`: any number.
+    pub index_commits: Option<Arc<AtomicI64>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            disk: Arc::new(Real),
+            segment_bytes: 64 << 20,
+            // A restart reads this much log again: well below a second.
+            checkpoint_bytes: 64 << 20,
+            checkpoint_entries: 50_000,
+            checkpoint_after: Duration::from_secs(10),
+            entries_max: 200_000,
+            upkeep_every: Some(Duration::from_secs(1)),
+            index_commits: None,
+        }
+    }
+}
+
+impl Options {
+    /// Whether one more commit to the index may happen.
+    fn allow_index_commit(&self) -> bool {
+        self.index_commits.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) > 0)
+    }
+}
+
+/// Requests that may wait for the writer. The driver has two at most, the upkeep one.
+const REQUESTS: usize = 64;
+
+/// An open store. Dropping it without [`LaneStore::close`] is like `kill -9`: nothing acknowledged is lost, the next
+/// opening reads a little more log.
+pub struct Embedded {
+    core: Arc<Core>,
+    requests: SyncSender<Request>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Embedded {
+    /// Opens the store in `settings.path`, or makes one there. Blocks while the log is read again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when another process has it, [`Error::Corrupt`] for damage in the middle of the log,
+    /// [`Error::Unavailable`] when the directory holds something else or cannot be used, [`Error::Full`] when not even the
+    /// first segment fits.
+    pub fn open(settings: Settings, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        Self::open_with(settings, clock, Options::default())
+    }
+
+    /// [`Embedded::open`] with other `options`, for tests.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Embedded::open`].
+    pub fn open_with(settings: Settings, clock: Arc<dyn Clock>, options: Options) -> Result<Self, Error> {
+        let (core, log) = recover::open(settings, clock, options)?;
+        let core = Arc::new(core);
+        let (requests, waiting) = std::sync::mpsc::sync_channel(REQUESTS);
+        let mut threads = Vec::new();
+        let writer = writer::Writer::new(Arc::clone(&core), log);
+        threads.push(spawn("fairlane-log", move || writer.run(&waiting))?);
+        let shared = Arc::clone(&core);
+        threads.push(spawn("fairlane-index", move || checkpointer::run(&shared))?);
+        if let Some(every) = core.options.upkeep_every {
+            let (shared, requests) = (Arc::clone(&core), requests.clone());
+            threads.push(spawn("fairlane-upkeep", move || upkeep::run(&shared, &requests, every))?);
+        }
+        Ok(Self { core, requests, threads: Mutex::new(threads) })
+    }
+
+    /// Does one round of upkeep: retention, segments, disk marks. Blocks until it is done. For tests that own the clock.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from finishing; the next round tries again.
+    pub fn upkeep(&self) -> Result<(), Error> {
+        upkeep::round(&self.core, &self.requests)
+    }
+
+    /// Makes a checkpoint and waits until the index has it. For tests.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] when it did not come about.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        upkeep::checkpoint(&self.core, &self.requests)
+    }
+
+    /// Segments of the log that exist. For tests and `doctor`.
+    #[must_use]
+    pub fn segments(&self) -> Vec<u32> {
+        self.core.segments.numbers()
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Request,
+    ) -> BoxFuture<'_, Result<T, Error>> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.requests.try_send(request(reply));
+        Box::pin(async move {
+            match sent {
+                Ok(()) => answer.await.unwrap_or_else(|_| Err(self.core.ended())),
+                Err(TrySendError::Full(_)) => Err(Error::Unavailable(format!("{REQUESTS} calls are waiting already"))),
+                Err(TrySendError::Disconnected(_)) => Err(self.core.ended()),
+            }
+        })
+    }
+
+    /// Reads touch the disk, so they run where blocking is allowed.
+    fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Core) -> Result<T, Error> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, Error>> {
+        let core = Arc::clone(&self.core);
+        Box::pin(async move {
+            if core.is_closed() {
+                return Err(core.ended());
+            }
+            let task = tokio::task::spawn_blocking(move || look(&core));
+            task.await.unwrap_or_else(|error| Err(Error::Unavailable(format!("a read did not end: {error}"))))
+        })
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(|error| Error::Unavailable(format!("cannot start a thread: {error}")))
+}
+
+impl LaneStore for Embedded {
+    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Seq, Error>> {
+        self.ask(|reply| Request::Append { batch, reply })
+    }
+
+    fn settle(&self, batch: Vec<Settlement>) -> BoxFuture<'_, Result<usize, Error>> {
+        self.ask(|reply| Request::Settle { batch, reply })
+    }
+
+    fn lanes(&self, after: Option<Lane>, limit: usize) -> BoxFuture<'_, Result<Vec<LaneSummary>, Error>> {
+        self.look(move |core| read::lanes(core, after.as_ref(), limit))
+    }
+
+    fn load(&self, lane: Lane, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<Pending>, Error>> {
+        self.look(move |core| read::load(core, &lane, after, limit))
+    }
+
+    fn due(&self, after: Option<(Wall, Seq)>, limit: usize) -> BoxFuture<'_, Result<Vec<Pending>, Error>> {
+        self.look(move |core| read::due(core, after, limit))
+    }
+
+    fn open(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<Pending>, Error>> {
+        self.look(move |core| read::open(core, after, limit))
+    }
+
+    fn read(&self, seqs: Vec<Seq>) -> BoxFuture<'_, Result<Vec<Option<Arc<Event>>>, Error>> {
+        self.look(move |core| read::events(core, &seqs))
+    }
+
+    fn find(&self, id: EventId) -> BoxFuture<'_, Result<Option<Story>, Error>> {
+        self.look(move |core| read::find(core, id))
+    }
+
+    fn list(&self, query: Query) -> BoxFuture<'_, Result<Page, Error>> {
+        self.look(move |core| read::list(core, &query))
+    }
+
+    fn admits(&self, group: &Group) -> Result<(), Refusal> {
+        if self.core.is_closed() || self.core.poison().is_some() {
+            return Err(Refusal::Unavailable);
+        }
+        self.core.admission.read().admits(group)
+    }
+
+    fn usage(&self) -> Usage {
+        if self.core.is_closed() { Usage::default() } else { read::usage(&self.core) }
+    }
+
+    fn poisoned(&self) -> BoxFuture<'_, String> {
+        let mut poison = self.core.poison.subscribe();
+        Box::pin(async move {
+            if let Ok(reason) = poison.wait_for(Option::is_some).await
+                && let Some(reason) = reason.clone()
+            {
+                return reason;
+            }
+            // The sender lives as long as this store: nothing can come any more.
+            std::future::pending().await
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+        let asked = self.ask(|reply| Request::Close { reply });
+        Box::pin(async move {
+            asked.await?;
+            let threads = std::mem::take(&mut *self.threads.lock());
+            let core = Arc::clone(&self.core);
+            let let_go = tokio::task::spawn_blocking(move || {
+                core.end();
+                join(threads);
+                core.let_go();
+            });
+            let_go.await.map_err(|error| Error::Unavailable(format!("the store did not end: {error}")))
+        })
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.core.end();
+        // Any request wakes the writer, which then sees that the store has ended; when there is one already, that does.
+        let (reply, _answer) = std::sync::mpsc::sync_channel(1);
+        drop(self.requests.try_send(Request::Checkpoint { reply }));
+        join(std::mem::take(&mut *self.threads.lock()));
+        self.core.let_go();
+    }
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        // A thread that panicked has printed why; there is nothing left to do with it here.
+        drop(thread.join());
+    }
 }

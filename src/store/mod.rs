@@ -27,8 +27,17 @@
 //! [`memory::Memory`] is the contract in its simplest form, with faults on demand; [`embedded::Embedded`] is the one
 //! that serves. `tests/store.rs` runs one suite over both.
 
+pub mod disk;
+pub mod doctor;
 pub mod embedded;
+mod ends;
+mod index;
+mod log;
 pub mod memory;
+mod record;
+mod row;
+mod state;
+mod wire;
 
 use std::future::Future;
 use std::pin::Pin;

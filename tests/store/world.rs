@@ -7,8 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use fairlane::clock::{Clock as _, TestClock};
 use fairlane::event::{Event, EventId, Group, KeySource, Lane, Seq, Wall};
+use fairlane::store::embedded::{Embedded, Options, Settings};
 use fairlane::store::memory::Memory;
-use fairlane::store::{AttemptNote, LaneStore, Pending, Query, Retention, Settlement, Story, Verdict};
+use fairlane::store::{AttemptNote, Durability, LaneStore, Pending, Query, Retention, Settlement, Story, Verdict};
+use tempfile::TempDir;
 
 /// When every test begins.
 pub(crate) const START: Wall = Wall(1_790_000_000_000_000);
@@ -51,6 +53,91 @@ impl Subject for InMemory {
 
     async fn crash(&mut self) {
         self.0 = self.0.crash();
+    }
+}
+
+/// [`Embedded`] as a subject.
+pub(crate) struct OnDisk(Opened);
+
+/// [`Embedded`] with segments of a few batches and checkpoints after a few events.
+pub(crate) struct Restless(Opened);
+
+struct Opened {
+    dir: TempDir,
+    clock: Arc<TestClock>,
+    options: Options,
+    store: Option<Embedded>,
+}
+
+impl Opened {
+    fn create(clock: Arc<TestClock>, options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut new = Self { dir, clock, options, store: None };
+        new.open();
+        new
+    }
+
+    fn open(&mut self) {
+        // What was open goes first: it holds the lock.
+        self.store = None;
+        let settings = Settings {
+            path: self.dir.path().join("data"),
+            durability: Durability::Fsync,
+            max_bytes: None,
+            min_free: 1 << 20,
+            retention: RETENTION,
+        };
+        let clock = Arc::clone(&self.clock);
+        self.store = Some(Embedded::open_with(settings, clock, self.options.clone()).unwrap());
+    }
+
+    fn store(&self) -> &Embedded {
+        self.store.as_ref().unwrap()
+    }
+}
+
+impl Subject for OnDisk {
+    async fn create(clock: Arc<TestClock>) -> Self {
+        Self(Opened::create(clock, Options { segment_bytes: 1 << 20, ..Options::default() }))
+    }
+
+    fn store(&self) -> &dyn LaneStore {
+        self.0.store()
+    }
+
+    async fn reopen(&mut self) {
+        self.0.store().close().await.unwrap();
+        self.0.open();
+    }
+
+    async fn crash(&mut self) {
+        self.0.open();
+    }
+}
+
+impl Subject for Restless {
+    async fn create(clock: Arc<TestClock>) -> Self {
+        let options = Options {
+            segment_bytes: 4096,
+            checkpoint_bytes: 2048,
+            checkpoint_entries: 5,
+            upkeep_every: Some(Duration::from_millis(10)),
+            ..Options::default()
+        };
+        Self(Opened::create(clock, options))
+    }
+
+    fn store(&self) -> &dyn LaneStore {
+        self.0.store()
+    }
+
+    async fn reopen(&mut self) {
+        self.0.store().close().await.unwrap();
+        self.0.open();
+    }
+
+    async fn crash(&mut self) {
+        self.0.open();
     }
 }
 

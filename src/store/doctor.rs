@@ -1,0 +1,143 @@
+//! Looking at a store without changing it: every checksum, and what is there (`fairlane doctor --store`).
+//!
+//! It reads the log, which is all that counts: the index can be built from it. A store that is open at the same time may look
+//! torn at its very end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Error;
+use super::disk::{Disk, Real};
+use super::embedded::salt;
+use super::log::{Segments, scan};
+use super::record::Record;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DoctorReport {
+    /// Segment files.
+    pub segments: usize,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Valid batches.
+    pub batches: u64,
+    /// Records of accepted events in them.
+    pub accepted: u64,
+    /// Settlements.
+    pub settled: u64,
+    /// Events that were copied forward or requeued.
+    pub copied: u64,
+    /// Marks of events that are gone.
+    pub gone: u64,
+    /// Places where something is not as it was written, in the order of the log.
+    pub damage: Vec<Damage>,
+}
+
+/// A place that is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Where in it.
+    pub offset: u64,
+    /// What was expected there, or what a read said.
+    pub what: String,
+}
+
+impl DoctorReport {
+    /// Whether every checksum holds.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.damage.is_empty()
+    }
+}
+
+/// Examines the store in `path`, reading all of its log. Blocks. Changes nothing.
+///
+/// # Errors
+///
+/// [`Error::Unavailable`] when there is no store, or its files cannot be read. Damage is not an error: it is in the report.
+pub fn doctor(path: &Path) -> Result<DoctorReport, Error> {
+    examine(path, Arc::new(Real))
+}
+
+/// [`doctor`] on another disk, for tests.
+///
+/// # Errors
+///
+/// Those of [`doctor`].
+pub fn examine(path: &Path, disk: Arc<dyn Disk>) -> Result<DoctorReport, Error> {
+    let salt = salt(path)?;
+    let segments = Segments::list(disk, &path.join("log"), salt)?;
+    let numbers = segments.numbers();
+    let mut report = DoctorReport { segments: numbers.len(), bytes: segments.bytes(), ..DoctorReport::default() };
+    for number in numbers {
+        examine_segment(&segments, number, &mut report)?;
+    }
+    Ok(report)
+}
+
+fn examine_segment(segments: &Segments, number: u32, report: &mut DoctorReport) -> Result<(), Error> {
+    let damage = |offset: u32, what: String| Damage {
+        file: segments.path(number).display().to_string(),
+        offset: u64::from(offset),
+        what,
+    };
+    let mut offset = 0;
+    loop {
+        while let Some(end) = examine_batch(segments, number, offset, report, &damage)? {
+            offset = end;
+        }
+        // Behind the last batch are zeros, or the rest of a write that failed. A further batch means that one before it is damaged.
+        match scan::next_batch(segments, number, offset)? {
+            Some(next) => {
+                report.damage.push(damage(offset, format!("no valid batch here, while there is one at {next}")));
+                offset = next;
+            }
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Where the batch at `offset` ends; `None` when there is none.
+fn examine_batch(
+    segments: &Segments,
+    number: u32,
+    offset: u32,
+    report: &mut DoctorReport,
+    damage: &impl Fn(u32, String) -> Damage,
+) -> Result<Option<u32>, Error> {
+    let mut counts = [0_u64; 4];
+    let read = scan::batch(segments, number, offset, |record, _| {
+        let kind = match record {
+            Record::Accepted { .. } => 0,
+            Record::Settled(_) => 1,
+            Record::Copied { .. } => 2,
+            Record::Gone { .. } => 3,
+        };
+        if let Some(count) = counts.get_mut(kind) {
+            *count += 1;
+        }
+        Ok(())
+    });
+    let end = match read {
+        Ok(None) => return Ok(None),
+        Ok(Some(end)) => end,
+        Err(Error::Corrupt(what)) => {
+            report.damage.push(damage(offset, what));
+            // The batch's own checksum holds, so its length does.
+            match scan::batch_end(segments, number, offset)? {
+                Some(end) => end,
+                None => return Ok(None),
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    let [accepted, settled, copied, gone] = counts;
+    report.batches += 1;
+    report.accepted += accepted;
+    report.settled += settled;
+    report.copied += copied;
+    report.gone += gone;
+    Ok(Some(end))
+}

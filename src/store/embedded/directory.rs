@@ -1,0 +1,113 @@
+//! The data directory: whose it is, who has it open, which version it is.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use crate::store::Error;
+use crate::store::disk::{Disk, Real};
+
+/// What may lie in a directory that has no store yet: ours, and what others put there before us.
+const HARMLESS: [&str; 6] = ["lock", "FORMAT.tmp", "lost+found", "admin-token", "admin.token", "token"];
+
+/// The first line of `FORMAT`.
+const VERSION: &str = "fairlane store 1";
+
+/// The lock of a data directory, held as long as this lives. The system lets go of it when the process ends, however it ends.
+pub(super) struct Lock {
+    _file: File,
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::Unavailable(format!("{}: {error}", path.display()))
+}
+
+/// Makes the directory where there is none, takes its lock and gives its salt.
+///
+/// # Errors
+///
+/// [`Error::Locked`] when another process has it, [`Error::Unavailable`] when it holds something that is not a store, or one of
+/// another version.
+pub(super) fn enter(dir: &Path) -> Result<(Lock, u32), Error> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| failed(dir, &error))?;
+    let format = dir.join("FORMAT");
+    if !format.exists() {
+        refuse_foreign(dir)?;
+    }
+    let lock = take_lock(dir)?;
+    // Bodies and secrets of others lie here.
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(|error| failed(dir, &error))?;
+    if !format.exists() {
+        let text = format!("{VERSION}\nsalt {}\n", new_salt());
+        Real.replace(&format, text.as_bytes()).map_err(|error| failed(&format, &error))?;
+    }
+    Ok((lock, salt(dir)?))
+}
+
+/// The salt of the store in a directory.
+///
+/// # Errors
+///
+/// [`Error::Unavailable`] when there is no store, or one of another version.
+pub(in crate::store) fn salt(dir: &Path) -> Result<u32, Error> {
+    let path = dir.join("FORMAT");
+    let text = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
+    let mut lines = text.lines();
+    let (version, salt) = (lines.next(), lines.next().and_then(|line| line.strip_prefix("salt ")));
+    match (version, salt.and_then(|salt| salt.parse().ok())) {
+        (Some(VERSION), Some(salt)) => Ok(salt),
+        _ => Err(Error::Unavailable(format!(
+            "{}: expected `{VERSION}` and a salt, found {:?}; it may be of a newer version",
+            path.display(),
+            version.unwrap_or_default(),
+        ))),
+    }
+}
+
+fn refuse_foreign(dir: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(dir).map_err(|error| failed(dir, &error))? {
+        let name = entry.map_err(|error| failed(dir, &error))?.file_name();
+        if !HARMLESS.iter().any(|harmless| name == *harmless) {
+            return Err(Error::Unavailable(format!(
+                "{} holds {} and no store; give the store a directory of its own",
+                dir.display(),
+                name.display(),
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn take_lock(dir: &Path) -> Result<Lock, Error> {
+    let path = dir.join("lock");
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let mut file = opened.map_err(|error| failed(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let read = file.read_to_string(&mut pid);
+            let pid = if read.is_ok() && !pid.trim().is_empty() { pid.trim() } else { "unknown" };
+            return Err(Error::Locked(format!(
+                "process {pid} has {} open; stop it, or use another directory",
+                dir.display()
+            )));
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(failed(&path, &error)),
+    }
+    let written = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
+    // The number is a courtesy to the next one; on a full disk the lock holds without it.
+    drop(written);
+    Ok(Lock { _file: file })
+}
+
+fn new_salt() -> u32 {
+    // The standard library's hash keys are the one source of randomness that needs no crate.
+    (RandomState::new().build_hasher().finish() & u64::from(u32::MAX)) as u32
+}

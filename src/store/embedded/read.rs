@@ -1,0 +1,381 @@
+//! Reads: what memory says, and what the index says of the rest.
+//!
+//! A read asks the index first and memory then, under one lock. Memory wins by seq: what the index has of an event
+//! that stands in a delta is not looked at. When a checkpoint came into the index in between, both are asked again
+//! ([`Core::consistently`]), so an answer is one that was true at the moment of the lock.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use super::core::Core;
+use crate::event::{Event, EventId, Lane, Seq, Wall};
+use crate::store::index::{Descending, Index, Wanted};
+use crate::store::log::Place;
+use crate::store::record::Record as LogRecord;
+use crate::store::row::{Family, Row};
+use crate::store::state::{Counts, Delta, State};
+use crate::store::{AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Status, Story, Usage};
+
+/// Entries that one call of `list` looks at, so that nobody waits for a scan; see [`Page::next`].
+const SCAN_MAX: usize = 10_000;
+/// What is asked of the index at least: memory may hide a part of it.
+const CHUNK: usize = 64;
+
+/// Whether memory knows better than the index about a seq.
+fn in_memory(state: &State, seq: u64) -> bool {
+    state.deltas().any(|delta| delta.rows.contains_key(&seq))
+}
+
+/// Pages through one queue: `ask` gives the index's keys behind a key, `memory` those of a delta; both in order, at most so many.
+fn queue<K: Ord + Copy>(
+    core: &Core,
+    after: K,
+    limit: usize,
+    seq_of: impl Fn(&K) -> Seq,
+    ask: impl Fn(&Index, K, usize) -> Result<Vec<K>, Error>,
+    memory: impl Fn(&Delta, K, usize) -> Vec<K>,
+) -> Result<Vec<Pending>, Error> {
+    let mut found: Vec<Pending> = Vec::new();
+    let mut after = after;
+    while found.len() < limit {
+        let wanted = (limit - found.len()).max(CHUNK);
+        let (page, last) = core.consistently(
+            |index| {
+                let keys = ask(index, after, wanted)?;
+                let rows: Result<Vec<(K, Option<Row>)>, Error> =
+                    keys.into_iter().map(|key| Ok((key, index.pending_row(seq_of(&key))?))).collect();
+                rows
+            },
+            |state, asked| {
+                // Behind the last key of an answer that is full, nothing is known of who gave it.
+                let full = |keys: usize, last: Option<K>| if keys < wanted { None } else { last };
+                let mut last = full(asked.len(), asked.last().map(|(key, _)| *key));
+                let mut page: BTreeMap<K, Pending> = asked
+                    .into_iter()
+                    .filter(|(key, _)| !in_memory(state, seq_of(key).0))
+                    .filter_map(|(key, row)| Some((key, row?.pending())))
+                    .collect();
+                for delta in state.deltas() {
+                    let keys = memory(delta, after, wanted);
+                    let bound = full(keys.len(), keys.last().copied());
+                    last = last.into_iter().chain(bound).min();
+                    page.extend(keys.into_iter().filter_map(|key| {
+                        let seq = seq_of(&key);
+                        Some((key, shown(state, delta, seq)?.pending()))
+                    }));
+                }
+                page.retain(|key, _| last.is_none_or(|last| *key <= last));
+                (page, last)
+            },
+        )?;
+        found.extend(page.into_values());
+        match last {
+            Some(last) => after = last,
+            None => break,
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// The row of a delta, unless a newer delta has the event.
+fn shown<'a>(state: &State, delta: &'a Delta, seq: Seq) -> Option<&'a Row> {
+    let newest = std::ptr::eq(delta, &state.active) || !state.active.rows.contains_key(&seq.0);
+    delta.rows.get(&seq.0).filter(|entry| newest && !entry.gone).map(|entry| &entry.row)
+}
+
+/// [`crate::store::LaneStore::load`].
+pub(super) fn load(core: &Core, lane: &Lane, after: Seq, limit: usize) -> Result<Vec<Pending>, Error> {
+    let memory = |delta: &Delta, after: Seq, wanted: usize| {
+        let Some(entry) = delta.lanes.get(lane) else { return Vec::new() };
+        entry.fresh.range(after.0.saturating_add(1)..).take(wanted).map(|&seq| Seq(seq)).collect()
+    };
+    let ask = |index: &Index, after, wanted| index.fresh(lane, after, wanted);
+    let mut found = queue(core, after, limit, |seq| *seq, ask, memory)?;
+    // Lanes share a hash about never; when they do, each still gets its own events alone.
+    found.retain(|pending| pending.lane == *lane);
+    Ok(found)
+}
+
+/// [`crate::store::LaneStore::due`].
+pub(super) fn due(core: &Core, after: Option<(Wall, Seq)>, limit: usize) -> Result<Vec<Pending>, Error> {
+    let memory = |delta: &Delta, after: (Wall, Seq), wanted: usize| {
+        let behind = delta.due.range((Excluded((after.0, after.1.0)), Unbounded));
+        behind.take(wanted).map(|&(due, seq)| (due, Seq(seq))).collect()
+    };
+    // No event has the seq 0, so this lies before all.
+    let after = after.unwrap_or((Wall(0), Seq(0)));
+    queue(core, after, limit, |key| key.1, |index, after, wanted| index.due(Some(after), wanted), memory)
+}
+
+/// [`crate::store::LaneStore::open`].
+pub(super) fn open(core: &Core, after: Seq, limit: usize) -> Result<Vec<Pending>, Error> {
+    let memory = |delta: &Delta, after: Seq, wanted: usize| {
+        delta.open.range(after.0.saturating_add(1)..).take(wanted).map(|&seq| Seq(seq)).collect()
+    };
+    queue(core, after, limit, |seq| *seq, Index::open_seqs, memory)
+}
+
+/// [`crate::store::LaneStore::lanes`].
+pub(super) fn lanes(core: &Core, after: Option<&Lane>, limit: usize) -> Result<Vec<LaneSummary>, Error> {
+    let mut found: Vec<LaneSummary> = Vec::new();
+    let mut after = after.cloned();
+    while found.len() < limit {
+        let wanted = (limit - found.len()).max(CHUNK);
+        let (page, last) = core.consistently(
+            |index| index.lanes(after.as_ref(), wanted),
+            |state, asked| {
+                let last = if asked.len() < wanted { None } else { asked.last().map(|(lane, _)| lane.clone()) };
+                (merge_lanes(state, asked, after.as_ref(), last.as_ref()), last)
+            },
+        )?;
+        let pending = page.into_iter().filter(|(_, counts)| counts.pending() > 0);
+        found.extend(pending.map(|(lane, counts)| LaneSummary {
+            lane,
+            fresh: counts.fresh,
+            retrying: counts.retrying,
+            bytes: counts.bytes,
+        }));
+        match last {
+            Some(last) => after = Some(last),
+            None => break,
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+fn merge_lanes(
+    state: &State,
+    asked: Vec<(Lane, Counts)>,
+    after: Option<&Lane>,
+    last: Option<&Lane>,
+) -> BTreeMap<Lane, Counts> {
+    let mut page: BTreeMap<Lane, Counts> = asked.into_iter().collect();
+    for delta in [state.frozen.as_deref(), Some(&state.active)].into_iter().flatten() {
+        for (lane, entry) in &delta.lanes {
+            if after.is_none_or(|after| lane > after) && last.is_none_or(|last| lane <= last) {
+                page.insert(lane.clone(), entry.counts);
+            }
+        }
+    }
+    page
+}
+
+/// [`crate::store::LaneStore::read`].
+pub(super) fn events(core: &Core, seqs: &[Seq]) -> Result<Vec<Option<Arc<Event>>>, Error> {
+    let now = core.clock.now().wall;
+    seqs.iter()
+        .map(|&seq| {
+            let row = core.row(seq)?.filter(|row| row.is_kept(&core.settings.retention, now));
+            let Some(row) = row else { return Ok(None) };
+            Ok(event_at(core, &row)?.map(Arc::new))
+        })
+        .collect()
+}
+
+fn event_at(core: &Core, row: &Row) -> Result<Option<Event>, Error> {
+    match core.segments.read(row.place)? {
+        Some(LogRecord::Accepted { event, .. } | LogRecord::Copied { event, .. }) if event.id == row.id => {
+            Ok(Some(event))
+        }
+        // Its segment was deleted since the row was read: it is past retention.
+        None => Ok(None),
+        Some(_) => Err(misplaced(core, row.place)),
+    }
+}
+
+fn misplaced(core: &Core, place: Place) -> Error {
+    let path = core.segments.path(place.segment);
+    Error::Corrupt(format!("{} at offset {}: expected another record", path.display(), place.offset))
+}
+
+/// The notes of an event, oldest first.
+fn notes(core: &Core, row: &Row) -> Result<Vec<AttemptNote>, Error> {
+    let mut notes = Vec::new();
+    for &place in &row.notes {
+        match core.segments.read(place)? {
+            Some(LogRecord::Settled(settled)) => notes.extend(settled.note),
+            Some(LogRecord::Copied { notes: copied, .. }) => notes.extend(copied),
+            Some(_) => return Err(misplaced(core, place)),
+            None => {}
+        }
+    }
+    Ok(notes)
+}
+
+/// An event with its notes; `None` when it is past retention.
+pub(super) fn whole(core: &Core, row: &Row) -> Result<Option<(Event, Vec<AttemptNote>)>, Error> {
+    let Some(event) = event_at(core, row)? else { return Ok(None) };
+    Ok(Some((event, notes(core, row)?)))
+}
+
+/// [`crate::store::LaneStore::find`].
+pub(super) fn find(core: &Core, id: EventId) -> Result<Option<Story>, Error> {
+    let memory = |state: &State| {
+        let seq = state.deltas().find_map(|delta| delta.ids.get(&id)).copied();
+        seq.and_then(|seq| match state.see(seq) {
+            crate::store::state::Seen::Row(row) => Some(row.clone()),
+            _ => None,
+        })
+    };
+    let ask = |index: &Index| {
+        let rows: Result<Vec<Option<Row>>, Error> = index.seqs_of(id)?.into_iter().map(|seq| index.row(seq)).collect();
+        rows
+    };
+    let row = core.consistently(ask, |state, asked| {
+        memory(state).or_else(|| asked.into_iter().flatten().find(|row| !in_memory(state, row.seq.0) && row.id == id))
+    })?;
+    let now = core.clock.now().wall;
+    let Some(row) = row.filter(|row| row.is_kept(&core.settings.retention, now)) else { return Ok(None) };
+    Ok(Some(Story { record: row.record(), attempts: notes(core, &row)? }))
+}
+
+/// What one look at the index gave a list.
+#[derive(Clone, Default)]
+struct Scanned {
+    rows: Vec<Row>,
+    /// The lowest seq that was looked at, where there is more below.
+    floor: Option<Seq>,
+}
+
+/// [`crate::store::LaneStore::list`].
+pub(super) fn list(core: &Core, query: &Query) -> Result<Page, Error> {
+    let before = query.before.unwrap_or(Seq(u64::MAX));
+    let limit = query.limit.clamp(1, 1_000);
+    let now = core.clock.now().wall;
+    let retention = &core.settings.retention;
+    let fits = |row: &Row| row.matches(query) && row.is_kept(retention, now);
+    // Seqs that memory hides are not worth a row; which they are may change until the lock, so they are only skipped here.
+    let (records, next) = core.consistently(
+        |index| {
+            let hidden: HashSet<u64> =
+                core.state.lock().deltas().flat_map(|delta| delta.rows.keys().copied()).collect();
+            scan(index, query, before, limit, &|row| fits(row), &hidden)
+        },
+        |state, scanned| merge_list(state, &scanned, before, limit, &fits),
+    )?;
+    Ok(Page { records, next })
+}
+
+fn merge_list(
+    state: &State,
+    scanned: &Scanned,
+    before: Seq,
+    limit: usize,
+    fits: &impl Fn(&Row) -> bool,
+) -> (Vec<Record>, Option<Seq>) {
+    let mut floor = scanned.floor;
+    let mut found: BTreeMap<u64, Record> = BTreeMap::new();
+    let from_index = scanned.rows.iter().filter(|row| !in_memory(state, row.seq.0));
+    found.extend(from_index.map(|row| (row.seq.0, row.record())));
+    for delta in state.deltas() {
+        let low = floor.map_or(0, |floor| floor.0);
+        for (looked, &seq) in delta.rows.range(low..before.0).rev().map(|(seq, _)| seq).enumerate() {
+            if looked == SCAN_MAX {
+                floor = Some(Seq(seq + 1));
+                break;
+            }
+            if let Some(row) = shown(state, delta, Seq(seq)).filter(|row| fits(row)) {
+                found.insert(seq, row.record());
+            }
+        }
+    }
+    let low = floor.map_or(0, |floor| floor.0);
+    let more = found.range(low..).count() > limit;
+    let records: Vec<Record> = found.range(low..).rev().take(limit).map(|(_, record)| record.clone()).collect();
+    let next = if more { records.last().map(|record| record.seq) } else { floor };
+    (records, next)
+}
+
+fn scan(
+    index: &Index,
+    query: &Query,
+    before: Seq,
+    limit: usize,
+    fits: &dyn Fn(&Row) -> bool,
+    hidden: &HashSet<u64>,
+) -> Result<Scanned, Error> {
+    let asks = |status: Status| query.status.is_empty() || query.status.contains(&status);
+    let asks_pending = Status::ALL.into_iter().any(|status| status.is_pending() && asks(status));
+    let families: Vec<Family> = Status::ALL.into_iter().filter(|&s| asks(s)).filter_map(Family::of).collect();
+    let wanted = Wanted {
+        provider: query.provider_event_id.as_deref(),
+        group: query.group.as_ref(),
+        pending: asks_pending,
+        bucket: &|bucket| families.contains(&bucket.family),
+    };
+    let mut parts: Vec<Descending> = index.newest_first(&wanted, before);
+    let mut scanned = Scanned::default();
+    for _ in 0..SCAN_MAX {
+        let Some((seq, part)) = highest(&mut parts)? else { return Ok(scanned) };
+        if scanned.rows.len() > limit {
+            break;
+        }
+        scanned.floor = Some(seq);
+        if hidden.contains(&seq.0) {
+            part.skip();
+        } else {
+            scanned.rows.extend(part.take()?.filter(|row| fits(row)));
+        }
+    }
+    if highest(&mut parts)?.is_none() {
+        scanned.floor = None;
+    }
+    Ok(scanned)
+}
+
+/// The part with the highest next seq.
+fn highest(parts: &mut [Descending]) -> Result<Option<(Seq, &mut Descending)>, Error> {
+    let mut best: Option<(Seq, usize)> = None;
+    for (number, part) in parts.iter_mut().enumerate() {
+        if let Some(seq) = part.peek()?
+            && best.is_none_or(|(highest, _)| seq > highest)
+        {
+            best = Some((seq, number));
+        }
+    }
+    Ok(best.and_then(|(seq, number)| Some((seq, parts.get_mut(number)?))))
+}
+
+/// [`crate::store::LaneStore::usage`].
+pub(super) fn usage(core: &Core) -> Usage {
+    let oldest = oldest(core);
+    let measured = *core.measured.lock();
+    let now = core.clock.now().wall;
+    let state = core.state.lock();
+    Usage {
+        pending: state.sums.pending(),
+        history: state.sums.history(&core.settings.retention, now),
+        lanes: state.sums.lanes,
+        bytes: core.segments.bytes() + measured.index_bytes,
+        free: measured.free,
+        oldest,
+    }
+}
+
+/// When the oldest pending event was received. The index keeps a floor, so that this is a look or two.
+fn oldest(core: &Core) -> Option<Wall> {
+    let mut after = None;
+    loop {
+        let answer = core.consistently(
+            |index| index.oldest(after, CHUNK),
+            |state, asked| {
+                let last = if asked.len() < CHUNK { None } else { asked.last().copied() };
+                let of_index = asked.into_iter().find(|(_, seq)| !in_memory(state, seq.0)).map(|(at, _)| at);
+                let of_memory = state.deltas().filter_map(|delta| {
+                    let mut all = delta.received.iter();
+                    all.find(|(_, seq)| shown(state, delta, Seq(*seq)).is_some()).map(|&(at, _)| at)
+                });
+                (of_index, of_memory.min(), last)
+            },
+        );
+        match answer {
+            Ok((Some(at), of_memory, _)) => return Some(of_memory.map_or(at, |memory| at.min(memory))),
+            Ok((None, of_memory, None)) => return of_memory,
+            Ok((None, _, Some(last))) => after = Some(last),
+            Err(_) => return None,
+        }
+    }
+}

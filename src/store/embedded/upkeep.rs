@@ -1,0 +1,232 @@
+//! Letting go: of history past retention, of segments that nobody needs, and of history when the disk is nearly full.
+//!
+//! # When a segment may go
+//!
+//! Nothing in it is needed by a pending event or one that is kept (at the last checkpoint, since a restart begins there), *and*
+//! whatever it says of an event that was born in an older segment that still exists is said again further on: a mark that the
+//! event is gone. Without it, reading the whole log again would find the birth and not the end, and deliver a second time. When
+//! little of an old segment is needed, that little is copied forward first.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use super::core::Core;
+use super::marks::{self, Measured};
+use super::writer::Request;
+use crate::event::Seq;
+use crate::store::Error;
+use crate::store::log::scan;
+use crate::store::record::{Record, Settled};
+use crate::store::row::{Bucket, Family};
+
+/// Marks, or copies, of one request.
+const CHUNK: usize = 256;
+/// Bytes copied in one request.
+const CHUNK_BYTES: u64 = 4 << 20;
+/// A segment of which less than this percentage is needed is copied forward, once it is [`OLD`].
+const LITTLE: u64 = 25;
+/// The same when room is short; age does not count then.
+const LITTLE_WHEN_SHORT: u64 = 75;
+/// How many segments a segment must be behind: what was just stored is likely to end soon by itself.
+const OLD: u32 = 4;
+
+/// Runs rounds until the store ends.
+pub(super) fn run(core: &Core, requests: &SyncSender<Request>, every: Duration) {
+    while !core.is_closed() {
+        if let Err(error) = round(core, requests)
+            && !core.is_closed()
+        {
+            tracing::warn!(%error, "upkeep of the store failed; it is tried again");
+        }
+        let mut work = core.work.lock();
+        if !core.is_closed() {
+            core.changed.wait_for(&mut work, every);
+        }
+    }
+}
+
+/// One round of everything.
+pub(super) fn round(core: &Core, requests: &SyncSender<Request>) -> Result<(), Error> {
+    measure(core);
+    fill_reserve(core);
+    if give_up_history(core, requests)? {
+        checkpoint(core, requests)?;
+    }
+    delete_empty(core, requests)?;
+    if copy_forward(core, requests)? {
+        checkpoint(core, requests)?;
+        delete_empty(core, requests)?;
+    }
+    measure(core);
+    marks::decide(core)
+}
+
+/// Looks how much room there is.
+pub(super) fn measure(core: &Core) {
+    let free = core.options.disk.free(&core.settings.path).unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot see how much space is free");
+        u64::MAX
+    });
+    let index_bytes = core.index.read().as_ref().map_or(0, crate::store::index::Index::bytes);
+    *core.measured.lock() = Measured { free, index_bytes };
+}
+
+fn fill_reserve(core: &Core) {
+    let head = core.work.lock().head;
+    // Without room for it the writer finds out by itself, and says so.
+    drop(core.reserve.fill(&core.segments, head + 1, core.options.segment_bytes));
+}
+
+fn ask(
+    core: &Core,
+    requests: &SyncSender<Request>,
+    request: impl FnOnce(SyncSender<Result<(), Error>>) -> Request,
+) -> Result<(), Error> {
+    let (reply, answer) = std::sync::mpsc::sync_channel(1);
+    requests.send(request(reply)).map_err(|_| core.ended())?;
+    answer.recv().unwrap_or_else(|_| Err(core.ended()))
+}
+
+/// Makes a checkpoint of all that happened so far, and waits for it.
+pub(super) fn checkpoint(core: &Core, requests: &SyncSender<Request>) -> Result<(), Error> {
+    let failed = || Error::Unavailable("the checkpoint did not come about; it is tried again".into());
+    // One that is under way does not have the latest changes.
+    if !core.await_checkpoint() {
+        return Err(failed());
+    }
+    let (reply, answer) = std::sync::mpsc::sync_channel(1);
+    requests.send(Request::Checkpoint { reply }).map_err(|_| core.ended())?;
+    answer.recv().map_err(|_| core.ended())?;
+    if core.await_checkpoint() { Ok(()) } else { Err(failed()) }
+}
+
+/// Drops buckets past retention, and one more of delivered events when room is short. Whether any was dropped.
+fn give_up_history(core: &Core, requests: &SyncSender<Request>) -> Result<bool, Error> {
+    let now = core.clock.now().wall;
+    let held: Vec<Bucket> = core.state.lock().sums.held.keys().copied().flatten().collect();
+    let (mut over, kept): (Vec<Bucket>, Vec<Bucket>) =
+        held.into_iter().partition(|bucket| bucket.until(&core.settings.retention) <= now);
+    if marks::room(core) < marks::GIVE_UP_BELOW {
+        let complete =
+            |bucket: &&Bucket| bucket.family == Family::Delivered && bucket.start.saturating_add(bucket.width) <= now.0;
+        // One a round: what it gives back is only seen after its segments are deleted.
+        if let Some(bucket) = kept.iter().filter(complete).min_by_key(|bucket| bucket.start) {
+            tracing::warn!(
+                from = bucket.start,
+                "room is short: the oldest delivered events are given up before their time"
+            );
+            over.push(*bucket);
+        }
+    }
+    for &bucket in &over {
+        ask(core, requests, |reply| Request::Drop { bucket, reply })?;
+    }
+    Ok(!over.is_empty())
+}
+
+fn delete_empty(core: &Core, requests: &SyncSender<Request>) -> Result<(), Error> {
+    let empty = std::mem::take(&mut core.work.lock().empty);
+    let mut left = empty.into_iter();
+    while let Some(segment) = left.next() {
+        if let Err(error) = delete(core, requests, segment) {
+            let mut work = core.work.lock();
+            // A checkpoint that came in meanwhile knows them anyway.
+            if work.empty.is_empty() {
+                work.empty = std::iter::once(segment).chain(left).collect();
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn delete(core: &Core, requests: &SyncSender<Request>, segment: u32) -> Result<(), Error> {
+    if !core.segments.has(segment) {
+        return Ok(());
+    }
+    for marks in marks_of(core, segment)?.chunks(CHUNK) {
+        let marks = marks.to_vec();
+        ask(core, requests, |reply| Request::Gone { marks, reply })?;
+    }
+    let deleted = core.segments.delete(segment);
+    deleted.map_err(|error| Error::Unavailable(format!("{}: {error}", core.segments.path(segment).display())))?;
+    core.state.lock().sums.forget(segment);
+    Ok(())
+}
+
+/// What has to be said again of events that were born in older segments.
+fn marks_of(core: &Core, segment: u32) -> Result<Vec<(Seq, Vec<u32>)>, Error> {
+    let older: Vec<u32> = {
+        let state = core.state.lock();
+        let births = state.sums.refs.get(&segment).into_iter().flatten().copied();
+        births.filter(|&birth| birth != segment && core.segments.has(birth)).collect()
+    };
+    let mut marks: Vec<(Seq, Vec<u32>)> = Vec::new();
+    if older.is_empty() {
+        return Ok(marks);
+    }
+    scan::segment(&core.segments, segment, |record, _| {
+        let (seq, births) = match record {
+            Record::Accepted { .. } => return Ok(()),
+            Record::Settled(Settled { seq, births, .. }) | Record::Gone { seq, births } => (seq, births),
+            Record::Copied { seq, replaces, births, .. } => (replaces.unwrap_or(seq), births),
+        };
+        let births: Vec<u32> = births.into_iter().filter(|birth| older.contains(birth)).collect();
+        if !births.is_empty() {
+            marks.push((seq, births));
+        }
+        Ok(())
+    })?;
+    // An event is settled more than once; one mark says it.
+    marks.sort();
+    marks.dedup();
+    Ok(marks)
+}
+
+/// Copies what is needed of one segment that has little of it. Whether one was found.
+fn copy_forward(core: &Core, requests: &SyncSender<Request>) -> Result<bool, Error> {
+    let short = marks::room(core) < marks::GIVE_UP_BELOW;
+    let (little, old) = if short { (LITTLE_WHEN_SHORT, 1) } else { (LITTLE, OLD) };
+    let head = core.work.lock().head;
+    let live = core.state.lock().sums.live();
+    let candidate = core.segments.numbers().into_iter().find(|segment| {
+        let needed = live.get(segment).copied().unwrap_or(0);
+        segment.saturating_add(old) <= head && needed > 0 && needed * 100 < core.segments.size(*segment) * little
+    });
+    let Some(segment) = candidate else { return Ok(false) };
+    let (mut chunk, mut bytes) = (Vec::new(), 0);
+    for seq in needed_of(core, segment)? {
+        let Some(row) = core.row(seq)? else { continue };
+        if !row.all_pins().any(|(pinned, _)| pinned == segment) {
+            continue;
+        }
+        chunk.push(seq);
+        bytes += row.all_pins().map(|(_, bytes)| bytes).sum::<u64>();
+        if chunk.len() >= CHUNK || bytes >= CHUNK_BYTES {
+            copy(core, requests, segment, &mut chunk)?;
+            bytes = 0;
+        }
+    }
+    copy(core, requests, segment, &mut chunk)?;
+    Ok(true)
+}
+
+fn copy(core: &Core, requests: &SyncSender<Request>, segment: u32, chunk: &mut Vec<Seq>) -> Result<(), Error> {
+    let seqs = std::mem::take(chunk);
+    if seqs.is_empty() { Ok(()) } else { ask(core, requests, |reply| Request::Copy { seqs, segment, reply }) }
+}
+
+/// Events that a segment has records of.
+fn needed_of(core: &Core, segment: u32) -> Result<BTreeSet<Seq>, Error> {
+    let mut seqs = BTreeSet::new();
+    scan::segment(&core.segments, segment, |record, _| {
+        match record {
+            Record::Accepted { seq, .. } | Record::Copied { seq, .. } => seqs.insert(seq),
+            Record::Settled(settled) => seqs.insert(settled.seq),
+            Record::Gone { .. } => false,
+        };
+        Ok(())
+    })?;
+    Ok(seqs)
+}

@@ -1,0 +1,187 @@
+//! What is written is read back, and nothing that is read can make the reader panic.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+
+use super::*;
+use crate::event::{Group, Lane};
+
+fn texts() -> impl Strategy<Value = String> {
+    "[ -~é]{0,12}"
+}
+
+fn groups() -> impl Strategy<Value = Group> {
+    vec("[a-z~%/ é]{1,8}", 1..3).prop_map(|parts| Group::of(&parts))
+}
+
+fn headers() -> impl Strategy<Value = HeaderMap> {
+    vec(("[a-c]{1,2}", vec(32_u8..127, 0..8)), 0..6).prop_map(|lines| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(
+                HeaderName::from_bytes(name.as_bytes()).expect("a name of letters"),
+                HeaderValue::from_bytes(&value).expect("a printable value"),
+            );
+        }
+        headers
+    })
+}
+
+fn key_sources() -> impl Strategy<Value = KeySource> {
+    prop_oneof![
+        (texts(), any::<bool>()).prop_map(|(rule, signed)| KeySource::Rule { rule: rule.into(), signed }),
+        (0_usize..8).prop_map(|n| KeySource::Missing(Missing::ALL[n])),
+        Just(KeySource::NoRule),
+    ]
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    let names = (any::<[u8; 16]>(), any::<u64>(), texts(), groups(), option::of(groups()), key_sources());
+    let found = (option::of(groups()), texts(), option::of(texts()), option::of(texts()));
+    let came = (0_usize..3, texts(), option::of(texts()), any::<IpAddr>(), any::<bool>(), headers(), any::<Vec<u8>>());
+    (names, found, came).prop_map(|(names, found, came)| {
+        let (id, received, source, group, inner, key_source) = names;
+        let (order, verified, provider_event_id, event_type) = found;
+        let (method, target, forward, peer, https, headers, body) = came;
+        Event {
+            id: EventId(id),
+            received: Wall(received),
+            source: source.into(),
+            lane: Lane { group, inner },
+            key_source,
+            order,
+            verified: verified.into(),
+            provider_event_id: provider_event_id.map(Into::into),
+            event_type: event_type.map(Into::into),
+            method: [Method::POST, Method::PUT, Method::from_bytes(b"PURGE").expect("a token")][method].clone(),
+            target: target.into(),
+            forward: forward.map(Into::into),
+            peer,
+            https,
+            headers,
+            body: body.into(),
+        }
+    })
+}
+
+fn verdicts() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        Just(Verdict::Begun),
+        Just(Verdict::Interrupted),
+        any::<u64>().prop_map(|due| Verdict::RetryAt(Wall(due))),
+        Just(Verdict::Released),
+        Just(Verdict::Delivered),
+        texts().prop_map(|reason| Verdict::Dead(reason.into())),
+        Just(Verdict::Discarded),
+        Just(Verdict::Requeued),
+    ]
+}
+
+fn notes() -> impl Strategy<Value = AttemptNote> {
+    let numbers = (any::<u32>(), any::<u64>(), any::<u64>(), 0_u32..1_000_000_000, option::of(any::<u16>()));
+    (numbers, texts(), texts(), any::<Vec<u8>>()).prop_map(|(numbers, outcome, error, excerpt)| AttemptNote {
+        number: numbers.0,
+        started: Wall(numbers.1),
+        took: Duration::new(numbers.2, numbers.3),
+        status: numbers.4,
+        outcome: outcome.into(),
+        error: error.into(),
+        excerpt: excerpt.into(),
+    })
+}
+
+fn states() -> impl Strategy<Value = State> {
+    let times = (option::of(any::<u64>()), option::of(any::<u64>()), option::of(any::<u64>()));
+    (0_usize..7, times, any::<u32>(), any::<u32>(), any::<bool>(), texts()).prop_map(
+        |(status, times, attempts, interrupted, replay, reason)| State {
+            status: Status::ALL[status],
+            due: times.0.map(Wall),
+            first_attempt: times.1.map(Wall),
+            settled: times.2.map(Wall),
+            attempts,
+            interrupted,
+            replay,
+            reason: reason.into(),
+        },
+    )
+}
+
+fn records() -> impl Strategy<Value = Record> {
+    let births = || vec(any::<u32>(), 0..3);
+    let seqs = || any::<u64>().prop_map(Seq);
+    prop_oneof![
+        (seqs(), events()).prop_map(|(seq, event)| Record::Accepted { seq, event }),
+        (seqs(), any::<u64>(), verdicts(), option::of(notes()), births()).prop_map(
+            |(seq, at, verdict, note, births)| {
+                Record::Settled(Settled { seq, at: Wall(at), verdict, note, births })
+            }
+        ),
+        ((seqs(), option::of(seqs())), events(), states(), vec(notes(), 0..3), births()).prop_map(
+            |((seq, replaces), event, state, notes, births)| {
+                Record::Copied { seq, replaces, event, state, notes, births }
+            }
+        ),
+        (seqs(), births()).prop_map(|(seq, births)| Record::Gone { seq, births }),
+    ]
+}
+
+fn write(record: &Record) -> Bytes {
+    let mut out = Vec::new();
+    put_frame(&mut out, |out| match record {
+        Record::Accepted { seq, event } => put_accepted(out, *seq, event),
+        Record::Settled(settled) => put_settled(out, settled),
+        Record::Copied { seq, replaces, event, state, notes, births } => {
+            put_copied(out, &Copy { seq: *seq, replaces: *replaces, event, state, notes, births });
+        }
+        Record::Gone { seq, births } => put_gone(out, *seq, births),
+    })
+    .expect("a short record");
+    out.into()
+}
+
+proptest! {
+    #[test]
+    fn every_record_is_read_back(record in records()) {
+        let frame = write(&record);
+        prop_assert_eq!(decode(&frame_payload(&frame).expect("a whole frame")), Ok(record));
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed(record in records(), at: prop::sample::Index, change in 1_u8..) {
+        let frame = write(&record);
+        let mut bytes = frame.to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] ^= change;
+        prop_assert!(frame_payload(&bytes.into()).is_err());
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(mut bytes: Vec<u8>, kind in 0_u8..6) {
+        let whole = Bytes::from(bytes.clone());
+        prop_assert!(frame_payload(&whole).is_err() || bytes.len() >= FRAME_BYTES);
+        bytes.insert(0, kind);
+        // Either answer is right; what counts is that there is one.
+        let _either = decode(&bytes.into());
+    }
+
+    #[test]
+    fn a_damaged_record_never_panics(record in records(), at: prop::sample::Index, change in 1_u8..) {
+        let mut payload = frame_payload(&write(&record)).expect("a whole frame").to_vec();
+        let at = at.index(payload.len());
+        payload[at] ^= change;
+        let _either = decode(&payload.into());
+    }
+}
+
+#[test]
+fn what_could_not_be_read_back_is_not_written() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut event = events().new_tree(&mut runner).expect("an event").current();
+    assert_eq!(check(&event), Ok(()));
+    event.lane.group = Group::of(&["é".repeat(400)]);
+    assert!(check(&event).is_err_and(|why| why.contains("2400 bytes")), "a key that is too long");
+    event.lane.group = Group::of::<&str>(&[]);
+    assert!(check(&event).is_err(), "an empty key");
+}
