@@ -487,7 +487,8 @@ impl LaneState {
     /// Takes a fresh event out for good. True when it was in memory; else it is remembered, and passed by when it is read.
     pub(super) fn remove_fresh(&mut self, seq: Seq) -> Option<Ev> {
         let found = self.heads.remove(&seq).or_else(|| {
-            let list = [&mut self.fresh, &mut self.replays].into_iter().find(|list| list.iter().any(|ev| ev.seq == seq))?;
+            let list =
+                [&mut self.fresh, &mut self.replays].into_iter().find(|list| list.iter().any(|ev| ev.seq == seq))?;
             let index = list.iter().position(|ev| ev.seq == seq)?;
             list.remove(index)
         });

@@ -48,11 +48,8 @@ impl Engine {
             let since = lane.turn.map_or(self.step, |turn| turn.since);
             let turn = Turn { tag: lane.tag, since };
             lane.turn = Some(turn);
-            let (to, from) = if open {
-                (&mut group.open, &mut group.retry_only)
-            } else {
-                (&mut group.retry_only, &mut group.open)
-            };
+            let (to, from) =
+                if open { (&mut group.open, &mut group.retry_only) } else { (&mut group.retry_only, &mut group.open) };
             from.remove(places, lid);
             to.set(places, turn, lid);
         }

@@ -29,7 +29,15 @@ fn floods_and_quiet(floods: usize, quiet: usize, burst: usize, span: Duration) -
         }
     }
     rig.run(ms(10_000));
-    eprintln!("after 5 s {:?}", { let mut w: Vec<_> = rig.got.iter().filter(|(g,_)| g.as_str().starts_with("quiet")).flat_map(|(_, g)| g.waits.clone()).collect(); (w.len(), quantile(&mut w, 0.5), quantile(&mut w, 0.9), quantile(&mut w, 0.99), quantile(&mut w, 1.0)) });
+    eprintln!("after 5 s {:?}", {
+        let mut w: Vec<_> = rig
+            .got
+            .iter()
+            .filter(|(g, _)| g.as_str().starts_with("quiet"))
+            .flat_map(|(_, g)| g.waits.clone())
+            .collect();
+        (w.len(), quantile(&mut w, 0.5), quantile(&mut w, 0.9), quantile(&mut w, 0.99), quantile(&mut w, 1.0))
+    });
     rig.got.values_mut().for_each(|got| got.waits.clear());
     rig.run(span - ms(10_000));
     eprintln!("steps {}", rig.engine.steps());
@@ -41,7 +49,10 @@ fn floods_and_quiet(floods: usize, quiet: usize, burst: usize, span: Duration) -
 fn quiet_groups_wait_no_longer_than_one_attempt_beside_500_floods() {
     let mut waits = floods_and_quiet(500, 500, 1, ms(20_000));
     assert!(waits.len() > 1_000);
-    eprintln!("{:?}", (quantile(&mut waits, 0.5), quantile(&mut waits, 0.9), quantile(&mut waits, 0.99), quantile(&mut waits, 1.0)));
+    eprintln!(
+        "{:?}",
+        (quantile(&mut waits, 0.5), quantile(&mut waits, 0.9), quantile(&mut waits, 0.99), quantile(&mut waits, 1.0))
+    );
     let (p50, p99) = (quantile(&mut waits, 0.5), quantile(&mut waits, 0.99));
     assert!(p50 <= ms(3), "p50 {p50:?}");
     assert!(p99 <= ms(50), "p99 {p99:?}");
