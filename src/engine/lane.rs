@@ -243,7 +243,7 @@ impl LaneState {
         Self {
             group,
             inner,
-            tag: Tag::default(),
+            tag: Tag::LOWEST,
             turn: None,
             estimate: Ewma::default(),
             heads: BTreeMap::new(),
