@@ -236,6 +236,7 @@ impl Engine {
         self.shift(lid, None, Some(Stage::Retrying), retrying);
         if let Some(lane) = self.lanes.get_mut(lid) {
             lane.more |= fresh > 0;
+            lane.unread |= fresh > 0;
             lane.unread_retries |= retrying > 0;
         }
         if retrying > 0 {
