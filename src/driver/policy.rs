@@ -259,7 +259,7 @@ mod tests {
         let again = PolicyTable::open(file, notebook()).unwrap();
         assert_eq!(again.of(&big), Policy { paused: true, weight: 2.0, ..Policy::default() });
         assert!(again.expire(now.plus(Duration::from_hours(23))).is_empty());
-        assert_eq!(again.expire(now.plus(Duration::from_hours(24))), [big.clone()]);
+        assert_eq!(again.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&big));
         assert_eq!(again.of(&big).weight, 4.0);
         assert_eq!(again.take_back(&big), Ok(false));
     }

@@ -84,7 +84,7 @@ impl Ev {
 
     /// How long ago its first attempt began.
     pub(super) fn age(&self, now: Mono) -> Duration {
-        since_line(self.first.unwrap_or(line(now)), now)
+        since_line(self.first.unwrap_or_else(|| line(now)), now)
     }
 
     /// How long it has waited.

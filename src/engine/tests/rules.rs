@@ -178,9 +178,8 @@ fn a_hung_lease_is_cancelled_and_then_taken_back() {
 
 #[test]
 fn cancelling_a_group_frees_its_slots_and_retries_its_events() {
-    let mut rig = Rig::new(Settings::default()).answering(|dispatch, _| {
-        (if dispatch.attempt == 1 { ms(25_000) } else { ms(5) }, Ending::Success)
-    });
+    let mut rig = Rig::new(Settings::default())
+        .answering(|dispatch, _| (if dispatch.attempt == 1 { ms(25_000) } else { ms(5) }, Ending::Success));
     rig.append(&lane("a"), 3);
     rig.run(ms(2_000));
     let now = rig.at();
@@ -369,9 +368,8 @@ fn keys_recovered_as_retrying_hold_their_events() {
 #[test]
 fn one_poisoned_tenant_stops_itself_and_nobody_else() {
     let mut rig = Rig::new(Settings::default());
-    rig.answer = Box::new(|dispatch, _| {
-        (ms(5), if dispatch.lane.group.as_str() == "poisoned" { BAD } else { Ending::Success })
-    });
+    rig.answer =
+        Box::new(|dispatch, _| (ms(5), if dispatch.lane.group.as_str() == "poisoned" { BAD } else { Ending::Success }));
     rig.append(&lane("poisoned"), 1_000);
     for n in 0..2_000 {
         rig.arrive_at(&lane(&format!("g{}", n % 20)), rig.now.plus(ms(n * 10)));
@@ -388,9 +386,8 @@ fn one_poisoned_tenant_stops_itself_and_nobody_else() {
 fn an_outage_is_probed_by_one_group_after_another_and_recovers_slowly() {
     let down_until = Mono(3_600_000_000).plus(ms(60_000));
     let mut rig = Rig::new(Settings::default());
-    rig.answer = Box::new(move |_, now| {
-        if now < down_until { (ms(1), Ending::NoAnswer) } else { (ms(200), Ending::Success) }
-    });
+    rig.answer =
+        Box::new(move |_, now| if now < down_until { (ms(1), Ending::NoAnswer) } else { (ms(200), Ending::Success) });
     for n in 0..10 {
         rig.append(&lane(&format!("g{n}")), 100);
     }
@@ -466,7 +463,7 @@ fn retry_after_holds_the_group_and_three_of_them_the_upstream() {
 fn refusals_are_dead_after_twelve_and_never_means_never() {
     let mut rig = Rig::new(Settings::default());
     rig.answer = Box::new(|dispatch, _| {
-        (ms(5), if dispatch.seq.0 == 1 { Ending::Client(404) } else { Ending::Never(410) })
+        (ms(5), if dispatch.seq.0 == 1 { Ending::Client(404) } else { Ending::Never(Some(410)) })
     });
     rig.append(&lane("a"), 2);
     rig.trace = Some(Vec::new());
