@@ -235,6 +235,8 @@ pub(super) struct LaneState {
     pub(super) unread_retries: bool,
     /// Fresh events that a person ended before they were read; true when that is durable.
     gone: BTreeMap<Seq, bool>,
+    /// Events that were handed back, or are under way, and that the scan has not come to: it passes them by.
+    ahead: BTreeSet<Seq>,
     /// Retrying events of this lane from here on are not all in memory; with when to look for them.
     pub(super) missed: Option<((Wall, Seq), Mono)>,
 
@@ -271,6 +273,7 @@ impl LaneState {
             blocked: false,
             unread_retries: false,
             gone: BTreeMap::new(),
+            ahead: BTreeSet::new(),
             missed: None,
             counts: Counts::default(),
             since_retry: 0,
@@ -330,6 +333,11 @@ impl LaneState {
         }
     }
 
+    /// Whether what is read with this seq is not to be taken in.
+    fn passes_by(&self, seq: Seq) -> bool {
+        self.gone.contains_key(&seq) || self.ahead.contains(&seq)
+    }
+
     /// A replay without an order key that may not have been seen yet.
     fn take_replay(&mut self, ev: Ev, limits: Limits) {
         if ev.seq <= self.replay_seen {
@@ -345,7 +353,7 @@ impl LaneState {
 
     /// The scan comes to `ev`. False when it stops before it.
     fn take_in(&mut self, ev: Ev, limits: Limits) -> bool {
-        if self.gone.contains_key(&ev.seq) {
+        if self.passes_by(ev.seq) {
             self.cursor = ev.seq;
             return true;
         }
@@ -410,8 +418,10 @@ impl LaneState {
         self.cursor > Seq(0)
     }
 
-    /// What was read. `more` when the store has further ones behind the last.
-    pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, limits: Limits) {
+    /// What was read. `more` when the store has further ones behind the last; `known` are those that are under way, which a read may
+    /// show as fresh when it was faster than the report of their settlement.
+    pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, known: Vec<Seq>, limits: Limits) {
+        self.ahead.extend(known);
         let Some(load) = self.loading.take() else { return };
         let last = events.last().map(|ev| ev.seq);
         // Everything up to here has been seen.
@@ -429,7 +439,7 @@ impl LaneState {
                 self.unread &= self.more;
             }
             Load::Keys(from) => {
-                let events = events.into_iter().filter(|ev| !self.gone.contains_key(&ev.seq)).collect();
+                let events = events.into_iter().filter(|ev| !self.passes_by(ev.seq)).collect();
                 for head in self.keys.found(from, events, seen, self.cursor) {
                     self.heads.insert(head.seq, Ev { keyed: true, ..head });
                 }
@@ -441,13 +451,17 @@ impl LaneState {
             self.replay_from.get_or_insert(seq);
         }
         self.gone.retain(|_, durable| !*durable);
+        let passed = if self.replay_from.is_none() { self.cursor } else { self.cursor.min(self.replay_seen) };
+        while self.ahead.first().is_some_and(|seq| *seq <= passed) {
+            self.ahead.pop_first();
+        }
     }
 
     fn replays_found(&mut self, from: Seq, events: Vec<Ev>, more: bool, limits: Limits) {
         self.replay_from = events.last().filter(|_| more).map(|last| Seq(last.seq.0 + 1));
         for ev in events {
             let ours = ev.replay && ev.order.is_none() && ev.seq >= from && ev.seq > self.replay_seen;
-            if !ours || self.gone.contains_key(&ev.seq) {
+            if !ours || self.passes_by(ev.seq) {
                 continue;
             }
             if self.replays.len() >= limits.window {
@@ -501,6 +515,7 @@ impl LaneState {
 
     /// An event that was not sent goes back to its place, before what came after it.
     pub(super) fn put_back(&mut self, ev: Ev) {
+        self.ahead.insert(ev.seq);
         self.heads.insert(ev.seq, ev);
     }
 
@@ -571,9 +586,9 @@ impl LaneState {
             .chain(self.due_keyed.values())
     }
 
-    /// Seqs seen twice, for the invariant checks.
-    pub(super) fn has_twins(&self) -> bool {
+    /// An event that is in it twice, for the invariant checks.
+    pub(super) fn twin(&self) -> Option<&Ev> {
         let mut seen = BTreeSet::new();
-        !self.runnable().all(|ev| seen.insert(ev.seq))
+        self.runnable().find(|ev| !seen.insert(ev.seq))
     }
 }

@@ -252,10 +252,12 @@ impl Engine {
         let now = self.tick(now);
         self.loads = self.loads.saturating_sub(1);
         let Some(lid) = self.find(lane) else { return };
-        let events = events.into_iter().map(|event| Ev::from_queued(event, now).1).collect();
+        let events: Vec<Ev> = events.into_iter().map(|event| Ev::from_queued(event, now).1).collect();
+        let under_way = |ev: &Ev| self.retries.place(ev.seq).is_some();
+        let known = events.iter().filter(|ev| under_way(ev)).map(|ev| ev.seq).collect();
         let limits = self.limits();
         if let Some(lane) = self.lanes.get_mut(lid) {
-            lane.loaded(events, more, limits);
+            lane.loaded(events, more, known, limits);
         }
         self.touch(lid, now.mono);
     }
