@@ -84,7 +84,7 @@ impl Ev {
 
     /// How long ago its first attempt began.
     pub(super) fn age(&self, now: Mono) -> Duration {
-        since_line(self.first.unwrap_or(line(now)), now)
+        since_line(self.first.unwrap_or_else(|| line(now)), now)
     }
 
     /// How long it has waited.
@@ -532,7 +532,8 @@ impl LaneState {
     /// Takes a fresh event out for good. True when it was in memory; else it is remembered, and passed by when it is read.
     pub(super) fn remove_fresh(&mut self, seq: Seq) -> Option<Ev> {
         let found = self.heads.remove(&seq).or_else(|| {
-            let list = [&mut self.fresh, &mut self.replays].into_iter().find(|list| list.iter().any(|ev| ev.seq == seq))?;
+            let list =
+                [&mut self.fresh, &mut self.replays].into_iter().find(|list| list.iter().any(|ev| ev.seq == seq))?;
             let index = list.iter().position(|ev| ev.seq == seq)?;
             list.remove(index)
         });

@@ -68,9 +68,7 @@ pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
 pub use request::{
     Batch, BreakerState, Dispatch, GroupView, Request, Settle, Slots, Sort, State, Ticket, Totals, Verdict, WaitReason,
 };
-pub use settings::{
-    Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker,
-};
+pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
 
 use crate::event::{Group, Lane, Mono, Now};
 use dormant::Dormant;

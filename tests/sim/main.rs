@@ -14,7 +14,7 @@ use fairlane::{engine, event};
 use world::{Sabotage, World};
 
 /// Seeds of a plain run: a few seconds in a debug build.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 16;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())

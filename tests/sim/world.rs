@@ -199,7 +199,11 @@ impl World {
             }
             self.step += 1;
             if self.step > 400_000 || self.now.since(Mono(0)) > Duration::from_secs(20 * 86_400) {
-                return Err(format!("does not drain: {:?}, {} in store", self.engine.totals(), self.store.pending.len()));
+                return Err(format!(
+                    "does not drain: {:?}, {} in store",
+                    self.engine.totals(),
+                    self.store.pending.len()
+                ));
             }
             self.advance()?;
         }
@@ -399,13 +403,9 @@ impl World {
     fn within_caps(&self, dispatch: &Dispatch) -> Result<(), String> {
         let group = &dispatch.lane.group;
         let beside = self.flying.values().filter(|flight| flight.dispatch.lane.group == *group).count() as u32;
-        let cap = policy(group, 0).concurrency.unwrap_or((self.settings.slots / 8).max(1));
+        let cap = policy(group, 0).concurrency.unwrap_or_else(|| (self.settings.slots / 8).max(1));
         if beside + 1 > cap || self.flying.len() as u32 + 1 > self.settings.slots {
             return Err(format!("I5: {} of {group} in flight, {} in all", beside + 1, self.flying.len() + 1));
-        }
-        if self.paused.contains(group) && self.settings.begun_first {
-            // It may have been leased before the pause; then it is one of those under way.
-            return Ok(());
         }
         Ok(())
     }
@@ -569,7 +569,11 @@ impl World {
         let nth = self.dice.below(count) as usize;
         let Some(row) = self.store.pending.values().nth(nth) else { return };
         let (lane, seq, retrying) = (row.event.lane.clone(), row.event.seq, row.event.due.is_some());
-        let removal = [Removal::Skip, Removal::Divert, Removal::Discard][self.dice.below(3) as usize];
+        let removal = match self.dice.below(3) {
+            0 => Removal::Skip,
+            1 => Removal::Divert,
+            _ => Removal::Discard,
+        };
         let known = self.engine.remove(&lane, seq, removal, retrying, now);
         self.note((seq, known));
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::rig::{Answer, Dice, Rig, inner, lane, ms, quantile};
 use crate::engine::*;
 
-
 fn exponential(seed: u64) -> Answer {
     let mut dice = Dice(seed);
     Box::new(move |_, _| (dice.exponential(ms(50)), Ending::Success))
@@ -127,11 +126,8 @@ fn weights_of_1_2_4_give_1_2_4_of_the_time_though_calls_take_2_ms_to_2_s() {
     // Nobody is slow here: what slow groups may hold is another rule.
     let slow = Slow { after: ms(5_000), ..Settings::default().slow };
     let settings = Settings { slots: 8, slow, ..Settings::default() };
-    let policy = |group: &Group| Policy {
-        weight: group.as_str().parse().unwrap(),
-        concurrency: Some(8),
-        ..Policy::default()
-    };
+    let policy =
+        |group: &Group| Policy { weight: group.as_str().parse().unwrap(), concurrency: Some(8), ..Policy::default() };
     let mut rig = Rig::with(settings, policy).answering(move |_, _| {
         // Log-uniform: as many calls around 20 ms as around 200 ms.
         (ms(2).mul_f64(1_000f64.powf(dice.unit())), Ending::Success)
@@ -204,10 +200,8 @@ fn a_lower_cap_gives_a_noisy_group_no_more() {
 
 #[test]
 fn nobody_starves_beside_groups_of_any_weight() {
-    let policy = |group: &Group| Policy {
-        weight: if group.as_str() == "least" { 0.01 } else { 100.0 },
-        ..Policy::default()
-    };
+    let policy =
+        |group: &Group| Policy { weight: if group.as_str() == "least" { 0.01 } else { 100.0 }, ..Policy::default() };
     let mut rig = Rig::with(Settings { slots: 8, ..Settings::default() }, policy).answering(exponential(31));
     rig.refill = Some(Box::new(|lane| lane.group.as_str() != "least"));
     rig.append(&lane("least"), 3);
@@ -219,12 +213,7 @@ fn nobody_starves_beside_groups_of_any_weight() {
 
 #[test]
 fn charging_events_gives_equal_counts_however_long_they_take() {
-    let settings = Settings {
-        slots: 8,
-        charge: Charge::Events,
-        burst: Duration::from_secs(10),
-        ..Settings::default()
-    };
+    let settings = Settings { slots: 8, charge: Charge::Events, burst: Duration::from_secs(10), ..Settings::default() };
     let policy = |_: &Group| Policy { concurrency: Some(8), ..Policy::default() };
     let mut rig = Rig::with(settings, policy).answering(|dispatch, _| {
         (if dispatch.lane.group.as_str() == "long" { ms(100) } else { ms(10) }, Ending::Success)
@@ -280,10 +269,8 @@ fn a_groups_own_flood_of_one_topic_does_not_bury_another_topic() {
 #[test]
 fn a_rate_for_the_upstream_is_shared_by_weight_too() {
     let settings = Settings { rate: Some(Rate { events: 100, per: ms(1_000) }), ..Settings::default() };
-    let policy = |group: &Group| Policy {
-        weight: if group.as_str() == "double" { 2.0 } else { 1.0 },
-        ..Policy::default()
-    };
+    let policy =
+        |group: &Group| Policy { weight: if group.as_str() == "double" { 2.0 } else { 1.0 }, ..Policy::default() };
     let mut rig = Rig::with(settings, policy).answering(|_, _| (ms(5), Ending::Success));
     endless(&mut rig);
     rig.append(&lane("single"), 20);

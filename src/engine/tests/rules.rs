@@ -178,9 +178,8 @@ fn a_hung_lease_is_cancelled_and_then_taken_back() {
 
 #[test]
 fn cancelling_a_group_frees_its_slots_and_retries_its_events() {
-    let mut rig = Rig::new(Settings::default()).answering(|dispatch, _| {
-        (if dispatch.attempt == 1 { ms(25_000) } else { ms(5) }, Ending::Success)
-    });
+    let mut rig = Rig::new(Settings::default())
+        .answering(|dispatch, _| (if dispatch.attempt == 1 { ms(25_000) } else { ms(5) }, Ending::Success));
     rig.append(&lane("a"), 3);
     rig.run(ms(2_000));
     let now = rig.at();
@@ -369,9 +368,8 @@ fn keys_recovered_as_retrying_hold_their_events() {
 #[test]
 fn one_poisoned_tenant_stops_itself_and_nobody_else() {
     let mut rig = Rig::new(Settings::default());
-    rig.answer = Box::new(|dispatch, _| {
-        (ms(5), if dispatch.lane.group.as_str() == "poisoned" { BAD } else { Ending::Success })
-    });
+    rig.answer =
+        Box::new(|dispatch, _| (ms(5), if dispatch.lane.group.as_str() == "poisoned" { BAD } else { Ending::Success }));
     rig.append(&lane("poisoned"), 1_000);
     for n in 0..2_000 {
         rig.arrive_at(&lane(&format!("g{}", n % 20)), rig.now.plus(ms(n * 10)));
@@ -388,9 +386,8 @@ fn one_poisoned_tenant_stops_itself_and_nobody_else() {
 fn an_outage_is_probed_by_one_group_after_another_and_recovers_slowly() {
     let down_until = Mono(3_600_000_000).plus(ms(60_000));
     let mut rig = Rig::new(Settings::default());
-    rig.answer = Box::new(move |_, now| {
-        if now < down_until { (ms(1), Ending::NoAnswer) } else { (ms(200), Ending::Success) }
-    });
+    rig.answer =
+        Box::new(move |_, now| if now < down_until { (ms(1), Ending::NoAnswer) } else { (ms(200), Ending::Success) });
     for n in 0..10 {
         rig.append(&lane(&format!("g{n}")), 100);
     }
@@ -465,9 +462,8 @@ fn retry_after_holds_the_group_and_three_of_them_the_upstream() {
 #[test]
 fn refusals_are_dead_after_twelve_and_never_means_never() {
     let mut rig = Rig::new(Settings::default());
-    rig.answer = Box::new(|dispatch, _| {
-        (ms(5), if dispatch.seq.0 == 1 { Ending::Client(404) } else { Ending::Never(410) })
-    });
+    rig.answer =
+        Box::new(|dispatch, _| (ms(5), if dispatch.seq.0 == 1 { Ending::Client(404) } else { Ending::Never(410) }));
     rig.append(&lane("a"), 2);
     rig.trace = Some(Vec::new());
     rig.drain();
@@ -541,6 +537,26 @@ fn a_restart_reads_heads_when_their_turn_comes() {
     rig2.drain();
     assert_eq!(rig2.engine.totals().delivered, 500);
     assert_eq!(rig2.engine.totals().recovered, 500);
+}
+
+#[test]
+fn an_attempt_that_died_with_the_process_is_repeated_before_the_rest_of_its_key() {
+    let mut rig = Rig::new(unbroken());
+    rig.answer = Box::new(|_, _| (ms(20_000), Ending::Success));
+    rig.append_as(&lane("a"), 4, Some("k"), false);
+    rig.run(ms(1_000));
+    let mut after = Rig::new(unbroken());
+    after.store = rig.store.clone();
+    after.trace = Some(Vec::new());
+    let now = after.at();
+    after.store.interrupt(now.wall);
+    for (lane, (fresh, retrying)) in after.store.lanes() {
+        assert_eq!((fresh, retrying), (3, 1));
+        after.engine.on_recovered(&lane, fresh, retrying, now);
+    }
+    after.drain();
+    assert_eq!(after.order(), [1, 2, 3, 4]);
+    assert_eq!(after.trace.iter().flatten().map(|(_, d)| d.attempt).collect::<Vec<_>>(), [2, 1, 1, 1]);
 }
 
 #[test]
