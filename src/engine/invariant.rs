@@ -5,9 +5,9 @@
 //! I7 is the store's side of things and is checked by the simulation, which knows what is durable; I9 by running twice.
 
 use super::Engine;
+use super::counts::Counts;
 use super::due::Place;
 use super::group::Standing;
-use super::lane::Counts;
 use super::tags::Tag;
 
 impl Engine {

@@ -8,10 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::counts::Counts;
+use super::ev::Ev;
 use super::order::Keys;
 use super::price::Ewma;
 use super::tags::{Tag, Turn};
-use crate::event::{Group, Mono, Now, Seq, Wall};
+use crate::event::{Group, Mono, Seq, Wall};
 
 /// Retrying events without an order key that one lane keeps in memory; more are found again in the store.
 pub(super) const RETRIES_MAX: usize = 64;
@@ -21,160 +23,6 @@ pub(super) const KEYS_MAX: usize = 10_000;
 
 /// Every so-manieth lease of a lane goes to a due retry, if there is one (R6).
 const RETRY_EVERY: u32 = 4;
-
-/// A pending event in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ev {
-    pub(super) seq: Seq,
-    pub(super) order: Option<Group>,
-    /// Since when it waits, on the line of [`Mono`], which began before this process for some.
-    pub(super) since: i64,
-    /// When it was received, on the same line.
-    pub(super) received: i64,
-    /// When its first attempt began, on the same line.
-    pub(super) first: Option<i64>,
-    pub(super) attempts: u32,
-    pub(super) refused: u32,
-    /// What the hold clock of its group showed when it began to hold its order key.
-    pub(super) held_from: Option<u64>,
-    pub(super) replay: bool,
-    /// It found its group within its head start.
-    pub(super) quiet: bool,
-    /// It found others of its lane before it.
-    pub(super) behind: bool,
-    /// It waited for an earlier event of its order key.
-    pub(super) keyed: bool,
-    /// The store has it as retrying.
-    pub(super) retrying: bool,
-}
-
-impl Ev {
-    pub(super) fn new(seq: Seq) -> Self {
-        Self {
-            seq,
-            order: None,
-            since: 0,
-            received: 0,
-            first: None,
-            attempts: 0,
-            refused: 0,
-            held_from: None,
-            replay: false,
-            quiet: false,
-            behind: true,
-            keyed: false,
-            retrying: false,
-        }
-    }
-
-    /// From what the store says.
-    pub(super) fn from_queued(event: super::Queued, now: Now) -> (crate::event::Lane, Self) {
-        let ev = Self {
-            order: event.order,
-            since: on_line(now, event.received),
-            received: on_line(now, event.received),
-            first: event.first_attempt.map(|at| on_line(now, at)),
-            attempts: event.attempts,
-            refused: event.refused,
-            replay: event.replay,
-            ..Self::new(event.seq)
-        };
-        (event.lane, ev)
-    }
-
-    /// How long ago its first attempt began.
-    pub(super) fn age(&self, now: Mono) -> Duration {
-        since_line(self.first.unwrap_or_else(|| line(now)), now)
-    }
-
-    /// How long it has waited.
-    pub(super) fn wait(&self, now: Mono) -> Duration {
-        since_line(self.since, now)
-    }
-}
-
-/// A moment as a place on a line that reaches back before the machine started.
-pub(super) fn line(at: Mono) -> i64 {
-    i64::try_from(at.0).unwrap_or(i64::MAX)
-}
-
-pub(super) fn since_line(from: i64, now: Mono) -> Duration {
-    Duration::from_micros(u64::try_from(line(now).saturating_sub(from)).unwrap_or(0))
-}
-
-/// A stored time on the line; one that lies ahead, after a clock was set back, is now.
-fn on_line(now: Now, wall: Wall) -> i64 {
-    let ago = i64::try_from(now.wall.0.saturating_sub(wall.0)).unwrap_or(i64::MAX);
-    line(now.mono).saturating_sub(ago)
-}
-
-/// Where a pending event stands, for counting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Fresh in the store.
-    Queued,
-    /// Retrying in the store.
-    Retrying,
-    /// Leased.
-    InFlight,
-    /// Its lease has ended and what follows is not durable yet.
-    Settling,
-}
-
-/// Pending events by stage. Kept for each lane, each group and all together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) queued: u64,
-    pub(super) retrying: u64,
-    pub(super) in_flight: u32,
-    pub(super) settling: u32,
-}
-
-impl Counts {
-    pub(super) fn at(&self, stage: Stage) -> u64 {
-        match stage {
-            Stage::Queued => self.queued,
-            Stage::Retrying => self.retrying,
-            Stage::InFlight => u64::from(self.in_flight),
-            Stage::Settling => u64::from(self.settling),
-        }
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.queued += other.queued;
-        self.retrying += other.retrying;
-        self.in_flight += other.in_flight;
-        self.settling += other.settling;
-    }
-
-    pub(super) fn total(&self) -> u64 {
-        self.queued + self.retrying + u64::from(self.in_flight) + u64::from(self.settling)
-    }
-
-    /// Moves `n` events; `None` stands for outside. False when there were not so many.
-    pub(super) fn shift(&mut self, from: Option<Stage>, to: Option<Stage>, n: u64) -> bool {
-        let small = u32::try_from(n).unwrap_or(u32::MAX);
-        let enough = match from {
-            None => true,
-            Some(Stage::Queued) => take(&mut self.queued, n),
-            Some(Stage::Retrying) => take(&mut self.retrying, n),
-            Some(Stage::InFlight) => self.in_flight.checked_sub(small).map(|left| self.in_flight = left).is_some(),
-            Some(Stage::Settling) => self.settling.checked_sub(small).map(|left| self.settling = left).is_some(),
-        };
-        match to {
-            None => {}
-            Some(Stage::Queued) => self.queued += n,
-            Some(Stage::Retrying) => self.retrying += n,
-            Some(Stage::InFlight) => self.in_flight += small,
-            Some(Stage::Settling) => self.settling += small,
-        }
-        enough
-    }
-}
-
-fn take(count: &mut u64, n: u64) -> bool {
-    count.checked_sub(n).map(|left| *count = left).is_some()
-}
 
 /// What is being read for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
