@@ -1,8 +1,8 @@
 //! What people and the configuration want (R5).
 
+use super::counts::Stage;
 use super::due::Place;
 use super::fact::Removal;
-use super::lane::Stage;
 use super::lease::removal_verdict;
 use super::request::Settle;
 use super::settle::After;

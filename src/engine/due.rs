@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use super::lane::{Ev, RETRIES_MAX};
+use super::ev::Ev;
+use super::lane::RETRIES_MAX;
 use super::lease::due_on_mono;
 use super::request::{Request, Ticket};
 use super::{Engine, Queued};
@@ -158,7 +159,7 @@ impl Engine {
         let at = due_on_mono(&self.settings, due, now);
         let (_, mut ev) = Ev::from_queued(event, now);
         ev.retrying = true;
-        ev.since = super::lane::line(at);
+        ev.since = super::ev::line(at);
         let Some(lane) = self.lanes.get_mut(lid) else { return };
         if let Some(key) = &ev.order {
             if lane.keys.holds(key) {
@@ -189,7 +190,7 @@ impl Engine {
     /// An event waits for its time: in memory, where its lane has room.
     pub(super) fn wait_for(&mut self, lid: u32, at: Mono, due: Wall, mut ev: Ev) {
         let Some(lane) = self.lanes.get_mut(lid) else { return };
-        ev.since = super::lane::line(at);
+        ev.since = super::ev::line(at);
         let seq = ev.seq;
         if ev.order.is_none() {
             if !lane.has_retry_room() {

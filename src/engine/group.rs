@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::breaker::{OfGroup, Upstream};
+use super::counts::Counts;
 use super::field::Class;
-use super::lane::Counts;
 use super::price::Ewma;
 use super::rate::Gcra;
 use super::request::WaitReason;

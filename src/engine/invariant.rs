@@ -5,9 +5,9 @@
 //! I7 is the store's side of things and is checked by the simulation, which knows what is durable; I9 by running twice.
 
 use super::Engine;
+use super::counts::Counts;
 use super::due::Place;
 use super::group::Standing;
-use super::lane::Counts;
 use super::tags::Tag;
 
 impl Engine {
@@ -91,7 +91,7 @@ impl Engine {
         let mut placed = self.retries.waiting().count() + self.leases.len() + self.counts.settling as usize;
         for (_, lane) in self.lanes.iter() {
             ensure(lane.keys.is_sound(), || "I3: an order key has no head and does not look for one".into())?;
-            ensure(!lane.has_twins(), || "I2: an event is twice in a lane".into())?;
+            ensure(lane.twin().is_none(), || format!("I2: an event is twice in its lane: {:?}", lane.twin()))?;
             for ev in lane.runnable() {
                 let place = self.retries.place(ev.seq);
                 placed += usize::from(ev.retrying);

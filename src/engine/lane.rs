@@ -8,10 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::counts::Counts;
+use super::ev::Ev;
 use super::order::Keys;
 use super::price::Ewma;
 use super::tags::{Tag, Turn};
-use crate::event::{Group, Mono, Now, Seq, Wall};
+use crate::event::{Group, Mono, Seq, Wall};
 
 /// Retrying events without an order key that one lane keeps in memory; more are found again in the store.
 pub(super) const RETRIES_MAX: usize = 64;
@@ -21,160 +23,6 @@ pub(super) const KEYS_MAX: usize = 10_000;
 
 /// Every so-manieth lease of a lane goes to a due retry, if there is one (R6).
 const RETRY_EVERY: u32 = 4;
-
-/// A pending event in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ev {
-    pub(super) seq: Seq,
-    pub(super) order: Option<Group>,
-    /// Since when it waits, on the line of [`Mono`], which began before this process for some.
-    pub(super) since: i64,
-    /// When it was received, on the same line.
-    pub(super) received: i64,
-    /// When its first attempt began, on the same line.
-    pub(super) first: Option<i64>,
-    pub(super) attempts: u32,
-    pub(super) refused: u32,
-    /// What the hold clock of its group showed when it began to hold its order key.
-    pub(super) held_from: Option<u64>,
-    pub(super) replay: bool,
-    /// It found its group within its head start.
-    pub(super) quiet: bool,
-    /// It found others of its lane before it.
-    pub(super) behind: bool,
-    /// It waited for an earlier event of its order key.
-    pub(super) keyed: bool,
-    /// The store has it as retrying.
-    pub(super) retrying: bool,
-}
-
-impl Ev {
-    pub(super) fn new(seq: Seq) -> Self {
-        Self {
-            seq,
-            order: None,
-            since: 0,
-            received: 0,
-            first: None,
-            attempts: 0,
-            refused: 0,
-            held_from: None,
-            replay: false,
-            quiet: false,
-            behind: true,
-            keyed: false,
-            retrying: false,
-        }
-    }
-
-    /// From what the store says.
-    pub(super) fn from_queued(event: super::Queued, now: Now) -> (crate::event::Lane, Self) {
-        let ev = Self {
-            order: event.order,
-            since: on_line(now, event.received),
-            received: on_line(now, event.received),
-            first: event.first_attempt.map(|at| on_line(now, at)),
-            attempts: event.attempts,
-            refused: event.refused,
-            replay: event.replay,
-            ..Self::new(event.seq)
-        };
-        (event.lane, ev)
-    }
-
-    /// How long ago its first attempt began.
-    pub(super) fn age(&self, now: Mono) -> Duration {
-        since_line(self.first.unwrap_or_else(|| line(now)), now)
-    }
-
-    /// How long it has waited.
-    pub(super) fn wait(&self, now: Mono) -> Duration {
-        since_line(self.since, now)
-    }
-}
-
-/// A moment as a place on a line that reaches back before the machine started.
-pub(super) fn line(at: Mono) -> i64 {
-    i64::try_from(at.0).unwrap_or(i64::MAX)
-}
-
-pub(super) fn since_line(from: i64, now: Mono) -> Duration {
-    Duration::from_micros(u64::try_from(line(now).saturating_sub(from)).unwrap_or(0))
-}
-
-/// A stored time on the line; one that lies ahead, after a clock was set back, is now.
-fn on_line(now: Now, wall: Wall) -> i64 {
-    let ago = i64::try_from(now.wall.0.saturating_sub(wall.0)).unwrap_or(i64::MAX);
-    line(now.mono).saturating_sub(ago)
-}
-
-/// Where a pending event stands, for counting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Fresh in the store.
-    Queued,
-    /// Retrying in the store.
-    Retrying,
-    /// Leased.
-    InFlight,
-    /// Its lease has ended and what follows is not durable yet.
-    Settling,
-}
-
-/// Pending events by stage. Kept for each lane, each group and all together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) queued: u64,
-    pub(super) retrying: u64,
-    pub(super) in_flight: u32,
-    pub(super) settling: u32,
-}
-
-impl Counts {
-    pub(super) fn at(&self, stage: Stage) -> u64 {
-        match stage {
-            Stage::Queued => self.queued,
-            Stage::Retrying => self.retrying,
-            Stage::InFlight => u64::from(self.in_flight),
-            Stage::Settling => u64::from(self.settling),
-        }
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.queued += other.queued;
-        self.retrying += other.retrying;
-        self.in_flight += other.in_flight;
-        self.settling += other.settling;
-    }
-
-    pub(super) fn total(&self) -> u64 {
-        self.queued + self.retrying + u64::from(self.in_flight) + u64::from(self.settling)
-    }
-
-    /// Moves `n` events; `None` stands for outside. False when there were not so many.
-    pub(super) fn shift(&mut self, from: Option<Stage>, to: Option<Stage>, n: u64) -> bool {
-        let small = u32::try_from(n).unwrap_or(u32::MAX);
-        let enough = match from {
-            None => true,
-            Some(Stage::Queued) => take(&mut self.queued, n),
-            Some(Stage::Retrying) => take(&mut self.retrying, n),
-            Some(Stage::InFlight) => self.in_flight.checked_sub(small).map(|left| self.in_flight = left).is_some(),
-            Some(Stage::Settling) => self.settling.checked_sub(small).map(|left| self.settling = left).is_some(),
-        };
-        match to {
-            None => {}
-            Some(Stage::Queued) => self.queued += n,
-            Some(Stage::Retrying) => self.retrying += n,
-            Some(Stage::InFlight) => self.in_flight += small,
-            Some(Stage::Settling) => self.settling += small,
-        }
-        enough
-    }
-}
-
-fn take(count: &mut u64, n: u64) -> bool {
-    count.checked_sub(n).map(|left| *count = left).is_some()
-}
 
 /// What is being read for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,6 +83,8 @@ pub(super) struct LaneState {
     pub(super) unread_retries: bool,
     /// Fresh events that a person ended before they were read; true when that is durable.
     gone: BTreeMap<Seq, bool>,
+    /// Events that were handed back, or are under way, and that the scan has not come to: it passes them by.
+    ahead: BTreeSet<Seq>,
     /// Retrying events of this lane from here on are not all in memory; with when to look for them.
     pub(super) missed: Option<((Wall, Seq), Mono)>,
 
@@ -271,6 +121,7 @@ impl LaneState {
             blocked: false,
             unread_retries: false,
             gone: BTreeMap::new(),
+            ahead: BTreeSet::new(),
             missed: None,
             counts: Counts::default(),
             since_retry: 0,
@@ -330,6 +181,11 @@ impl LaneState {
         }
     }
 
+    /// Whether what is read with this seq is not to be taken in.
+    fn passes_by(&self, seq: Seq) -> bool {
+        self.gone.contains_key(&seq) || self.ahead.contains(&seq)
+    }
+
     /// A replay without an order key that may not have been seen yet.
     fn take_replay(&mut self, ev: Ev, limits: Limits) {
         if ev.seq <= self.replay_seen {
@@ -345,7 +201,7 @@ impl LaneState {
 
     /// The scan comes to `ev`. False when it stops before it.
     fn take_in(&mut self, ev: Ev, limits: Limits) -> bool {
-        if self.gone.contains_key(&ev.seq) {
+        if self.passes_by(ev.seq) {
             self.cursor = ev.seq;
             return true;
         }
@@ -410,8 +266,10 @@ impl LaneState {
         self.cursor > Seq(0)
     }
 
-    /// What was read. `more` when the store has further ones behind the last.
-    pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, limits: Limits) {
+    /// What was read. `more` when the store has further ones behind the last; `known` are those that are under way, which a read may
+    /// show as fresh when it was faster than the report of their settlement.
+    pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, known: Vec<Seq>, limits: Limits) {
+        self.ahead.extend(known);
         let Some(load) = self.loading.take() else { return };
         let last = events.last().map(|ev| ev.seq);
         // Everything up to here has been seen.
@@ -429,7 +287,7 @@ impl LaneState {
                 self.unread &= self.more;
             }
             Load::Keys(from) => {
-                let events = events.into_iter().filter(|ev| !self.gone.contains_key(&ev.seq)).collect();
+                let events = events.into_iter().filter(|ev| !self.passes_by(ev.seq)).collect();
                 for head in self.keys.found(from, events, seen, self.cursor) {
                     self.heads.insert(head.seq, Ev { keyed: true, ..head });
                 }
@@ -441,13 +299,17 @@ impl LaneState {
             self.replay_from.get_or_insert(seq);
         }
         self.gone.retain(|_, durable| !*durable);
+        let passed = if self.replay_from.is_none() { self.cursor } else { self.cursor.min(self.replay_seen) };
+        while self.ahead.first().is_some_and(|seq| *seq <= passed) {
+            self.ahead.pop_first();
+        }
     }
 
     fn replays_found(&mut self, from: Seq, events: Vec<Ev>, more: bool, limits: Limits) {
         self.replay_from = events.last().filter(|_| more).map(|last| Seq(last.seq.0 + 1));
         for ev in events {
             let ours = ev.replay && ev.order.is_none() && ev.seq >= from && ev.seq > self.replay_seen;
-            if !ours || self.gone.contains_key(&ev.seq) {
+            if !ours || self.passes_by(ev.seq) {
                 continue;
             }
             if self.replays.len() >= limits.window {
@@ -501,6 +363,7 @@ impl LaneState {
 
     /// An event that was not sent goes back to its place, before what came after it.
     pub(super) fn put_back(&mut self, ev: Ev) {
+        self.ahead.insert(ev.seq);
         self.heads.insert(ev.seq, ev);
     }
 
@@ -572,9 +435,9 @@ impl LaneState {
             .chain(self.due_keyed.values())
     }
 
-    /// Seqs seen twice, for the invariant checks.
-    pub(super) fn has_twins(&self) -> bool {
+    /// An event that is in it twice, for the invariant checks.
+    pub(super) fn twin(&self) -> Option<&Ev> {
         let mut seen = BTreeSet::new();
-        !self.runnable().all(|ev| seen.insert(ev.seq))
+        self.runnable().find(|ev| !seen.insert(ev.seq))
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::counts::Stage;
+use super::ev::Ev;
 use super::fact::{Ending, Removal, Scope};
-use super::lane::{Ev, Stage};
 use super::price::price;
 use super::request::{Dispatch, Request, Settle, Ticket, Verdict, WaitReason};
 use super::retry::{self, Next};

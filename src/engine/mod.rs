@@ -37,8 +37,10 @@
 
 mod breaker;
 mod command;
+mod counts;
 mod dormant;
 mod due;
+mod ev;
 mod fact;
 mod field;
 mod group;
@@ -71,11 +73,13 @@ pub use request::{
 pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
 
 use crate::event::{Group, Lane, Mono, Now};
+use counts::{Counts, Stage};
 use dormant::Dormant;
 use due::Retries;
+use ev::Ev;
 use field::Field;
 use group::GroupState;
-use lane::{Counts, Ev, LaneState, Limits, Stage};
+use lane::{LaneState, Limits};
 use lease::Leases;
 use price::Durations;
 use rate::Gcra;
@@ -213,7 +217,7 @@ impl Engine {
         for event in events {
             let (name, mut ev) = Ev::from_queued(event, now);
             // It waits from its commit, however long that took.
-            ev.since = lane::line(now.mono);
+            ev.since = ev::line(now.mono);
             let (gid, lid) = self.lane_for(&name);
             self.totals.appended += 1;
             self.note_arrival(gid, lid, &mut ev, now.mono);
@@ -250,10 +254,12 @@ impl Engine {
         let now = self.tick(now);
         self.loads = self.loads.saturating_sub(1);
         let Some(lid) = self.find(lane) else { return };
-        let events = events.into_iter().map(|event| Ev::from_queued(event, now).1).collect();
+        let events: Vec<Ev> = events.into_iter().map(|event| Ev::from_queued(event, now).1).collect();
+        let under_way = |ev: &Ev| self.retries.place(ev.seq).is_some();
+        let known = events.iter().filter(|ev| under_way(ev)).map(|ev| ev.seq).collect();
         let limits = self.limits();
         if let Some(lane) = self.lanes.get_mut(lid) {
-            lane.loaded(events, more, limits);
+            lane.loaded(events, more, known, limits);
         }
         self.touch(lid, now.mono);
     }

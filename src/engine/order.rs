@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::lane::Ev;
+use super::ev::Ev;
 use crate::event::{Group, Seq};
 
 /// Events behind one key that are kept in memory, so that a lane that is one key needs a read every so many events.

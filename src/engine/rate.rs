@@ -2,7 +2,7 @@
 //!
 //! The number is the *theoretical arrival time* of the next event. It is kept in parts of a microsecond of which one event
 //! takes a whole number, so that `10000/m` or `7/s` drift by nothing. A token may be taken up to [`TOLERANCE`] early, so that
-//! a timer that fires late costs no throughput; over any span an upstream sees at most the rate and what fits the tolerance.
+//! a timer that fires late costs no throughput; in any span an upstream sees at most one more than the rate allows in the span and the tolerance.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Gcra {
     /// When a token can be had: `Ok` now, else the moment.
     pub(super) fn ready(&self, rate: Rate, now: Mono) -> Result<(), Mono> {
         let events = u128::from(rate.events.max(1));
-        let early = self.next_in(rate).saturating_sub(slack(rate) * events);
+        let early = self.next_in(rate).saturating_sub(TOLERANCE.as_micros() * events);
         if early <= u128::from(now.0) * events {
             return Ok(());
         }
@@ -50,14 +50,10 @@ impl Gcra {
     }
 }
 
-/// The tolerance, less the first event's own place in it.
-fn slack(rate: Rate) -> u128 {
-    let one = rate.per.as_micros() / u128::from(rate.events.max(1));
-    TOLERANCE.as_micros().saturating_sub(one)
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn rate(events: u32, per_ms: u64) -> Rate {
@@ -79,10 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn over_a_minute_exactly_the_rate_goes_and_one_tolerance() {
-        assert_eq!(taken(&mut Gcra::default(), rate(7, 1_000), 1_000_000, 60_000), 420);
-        assert_eq!(taken(&mut Gcra::default(), rate(500, 1_000), 1_000_000, 60_000), 30_000 + 49);
-        assert_eq!(taken(&mut Gcra::default(), rate(10_000, 60_000), 1_000_000, 60_000), 10_000 + 16);
+    fn over_a_minute_exactly_the_rate_goes_and_what_fits_the_tolerance() {
+        assert_eq!(taken(&mut Gcra::default(), rate(7, 1_000), 1_000_000, 60_000), 421);
+        assert_eq!(taken(&mut Gcra::default(), rate(500, 1_000), 1_000_000, 60_000), 30_050);
+        assert_eq!(taken(&mut Gcra::default(), rate(10_000, 60_000), 1_000_000, 60_000), 10_017);
     }
 
     #[test]
@@ -90,13 +86,54 @@ mod tests {
         let (mut gcra, r) = (Gcra::default(), rate(100, 1_000));
         gcra.take(r, Mono(0));
         assert!(gcra.is_rested(Mono(10_000)));
-        assert_eq!(taken(&mut gcra, r, 3_600_000_000, 1_000), 100 + 9);
+        assert_eq!(taken(&mut gcra, r, 3_600_000_000, 1_000), 100 + 10);
     }
 
     #[test]
     fn a_changed_rate_keeps_the_moment() {
         let mut gcra = Gcra::default();
         gcra.take(rate(1, 10_000), Mono(0));
-        assert_eq!(gcra.ready(rate(2, 10_000), Mono(0)), Err(Mono(10_000_000)));
+        assert_eq!(gcra.ready(rate(2, 10_000), Mono(0)), Err(Mono(9_900_000)));
+    }
+
+    proptest! {
+        /// However its users come, early, late or in piles: no span has more than the rate and the tolerance allow.
+        #[test]
+        fn no_span_has_more_than_the_rate(events in 1u32..2_000, per_ms in 100u64..100_000, steps in prop::collection::vec(0u64..300_000, 1..200)) {
+            let (mut gcra, r) = (Gcra::default(), rate(events, per_ms));
+            let mut now = Mono(1_000_000);
+            let mut taken = Vec::new();
+            for step in steps {
+                now = Mono(now.0 + step);
+                while taken.len() < 2_000 && gcra.ready(r, now).is_ok() {
+                    gcra.take(r, now);
+                    taken.push(now.0);
+                }
+            }
+            let one_us = per_ms as f64 * 1_000.0 / f64::from(events);
+            for (i, from) in taken.iter().enumerate() {
+                for (j, to) in taken.iter().enumerate().skip(i) {
+                    let allowed = (to - from) as f64 / one_us + 100_000.0 / one_us + 1.0;
+                    prop_assert!((j - i + 1) as f64 <= allowed + 1e-6);
+                    if j > i + 50 { break; }
+                }
+            }
+        }
+
+        /// A user who always wants one, and is up to 50 ms late, loses nothing.
+        #[test]
+        fn lateness_within_the_tolerance_costs_nothing(events in 1u32..50, late in prop::collection::vec(0u64..50_000, 400)) {
+            let (mut gcra, r) = (Gcra::default(), rate(events, 1_000));
+            let mut now = Mono(1_000_000);
+            for late in &late {
+                if let Err(at) = gcra.ready(r, now) {
+                    now = Mono(at.0 + late);
+                }
+                prop_assert!(gcra.ready(r, now).is_ok());
+                gcra.take(r, now);
+            }
+            let fair = 1_000_000.0 / f64::from(events) * 399.0;
+            prop_assert!((now.0 - 1_000_000) as f64 <= fair + 50_000.0);
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::ev::Ev;
 use super::fact::Ending;
-use super::lane::Ev;
 use super::rng::Rng;
 use super::{Backoff, Retry};
 use crate::event::Mono;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::counts::Stage;
 use super::field::Class;
 use super::group::Standing;
-use super::lane::Stage;
 use super::lease::{Lease, Price};
 use super::price::price;
 use super::request::{BreakerState, Settle, Ticket, Verdict, WaitReason};
@@ -216,7 +216,11 @@ impl Engine {
         }
         lease.reason = self.wait_reason(&lease, class, now.mono);
         lease.ev.attempts = lease.ev.attempts.saturating_add(1);
+<<<<<<< HEAD
         lease.ev.first.get_or_insert_with(|| super::lane::line(now.mono));
+=======
+        lease.ev.first.get_or_insert_with(|| super::ev::line(now.mono));
+>>>>>>> w-engine
         let from = if lease.retry { Stage::Retrying } else { Stage::Queued };
         self.shift(lid, Some(from), Some(Stage::InFlight), 1);
         self.charge(&mut lease, cost);
@@ -267,7 +271,7 @@ impl Engine {
         }
         let since = lease.ev.since;
         let later = |blocked: Option<(WaitReason, Mono)>| {
-            blocked.filter(|(_, until)| super::lane::line(*until) > since).map(|(reason, until)| (until, reason))
+            blocked.filter(|(_, until)| super::ev::line(*until) > since).map(|(reason, until)| (until, reason))
         };
         let group = self.groups.get(lease.gid).and_then(|group| later(group.blocked));
         if let Some((_, reason)) = group.max(later(self.upstream.blocked)) {

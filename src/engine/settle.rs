@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::Engine;
-use super::lane::{Ev, Stage};
+use super::counts::Stage;
+use super::ev::Ev;
 use super::request::{Batch, Request, Settle, Ticket, Verdict};
 use crate::event::{Group, Mono, Now, Wall};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::field::Class;
 use super::group::{GroupState, Standing};
 use super::request::{BreakerState, GroupView, Slots, Sort, State, Totals};
-use super::{Engine, lane};
+use super::{Engine, ev, lane};
 use crate::event::{Group, Mono};
 
 impl Engine {
@@ -109,7 +109,7 @@ impl Engine {
     fn oldest(&self, group: &GroupState, now: Mono) -> Duration {
         let lanes = group.lanes().filter_map(|lid| self.lanes.get(lid));
         let received = lanes.filter_map(lane::LaneState::oldest).min();
-        received.map_or(Duration::ZERO, |at| lane::since_line(at, now))
+        received.map_or(Duration::ZERO, |at| ev::since_line(at, now))
     }
 
     fn view(&self, group: &GroupState, now: Mono) -> GroupView {

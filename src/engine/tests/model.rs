@@ -84,7 +84,7 @@ impl Model {
     pub(crate) fn load(&self, lane: &Lane, after: Seq, n: usize) -> (Vec<Queued>, bool) {
         let Some(fresh) = self.fresh.get(lane) else { return (Vec::new(), false) };
         let mut seqs = fresh.range(Seq(after.0 + 1)..);
-        let events = seqs.by_ref().take(n).map(|seq| self.pending[seq].event.clone()).collect();
+        let events = seqs.by_ref().take(n).filter_map(|seq| self.event(*seq)).collect();
         (events, seqs.next().is_some())
     }
 
@@ -92,8 +92,12 @@ impl Model {
     pub(crate) fn due(&self, after: Option<(Wall, Seq)>, n: usize) -> (Vec<Queued>, bool) {
         let from = after.map_or((Wall(0), Seq(0)), |(due, seq)| (due, Seq(seq.0 + 1)));
         let mut keys = self.due.range(from..);
-        let events = keys.by_ref().take(n).map(|(_, seq)| self.pending[seq].event.clone()).collect();
+        let events = keys.by_ref().take(n).filter_map(|(_, seq)| self.event(*seq)).collect();
         (events, keys.next().is_some())
+    }
+
+    fn event(&self, seq: Seq) -> Option<Queued> {
+        self.pending.get(&seq).map(|row| row.event.clone())
     }
 
     /// After a crash: attempts that were under way are interrupted and due at once.

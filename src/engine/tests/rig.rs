@@ -20,6 +20,9 @@ enum Thing {
 /// How an attempt goes.
 pub(super) type Answer = Box<dyn FnMut(&Dispatch, Mono) -> (Duration, Ending)>;
 
+/// Whether another event takes the place of one that ended.
+pub(super) type Refill = Box<dyn Fn(&Lane) -> bool>;
+
 /// What a group got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Got {
@@ -40,7 +43,7 @@ pub(super) struct Rig {
     /// Every dispatch, in order, when wanted.
     pub(super) trace: Option<Vec<(Mono, Dispatch)>>,
     /// Told of every event that ended: what to append instead of it.
-    pub(super) refill: Option<Box<dyn Fn(&Lane) -> bool>>,
+    pub(super) refill: Option<Refill>,
     pub(super) cancelled: Vec<Ticket>,
     arrivals: Vec<Lane>,
     things: BinaryHeap<Reverse<(u64, u64, Thing)>>,

@@ -462,9 +462,14 @@ fn retry_after_holds_the_group_and_three_of_them_the_upstream() {
 #[test]
 fn refusals_are_dead_after_twelve_and_never_means_never() {
     let mut rig = Rig::new(Settings::default());
+<<<<<<< HEAD
     rig.answer = Box::new(|dispatch, _| {
         (ms(5), if dispatch.seq.0 == 1 { Ending::Client(404) } else { Ending::Never(Some(410)) })
     });
+=======
+    rig.answer =
+        Box::new(|dispatch, _| (ms(5), if dispatch.seq.0 == 1 { Ending::Client(404) } else { Ending::Never(410) }));
+>>>>>>> w-engine
     rig.append(&lane("a"), 2);
     rig.trace = Some(Vec::new());
     rig.drain();
@@ -538,6 +543,26 @@ fn a_restart_reads_heads_when_their_turn_comes() {
     rig2.drain();
     assert_eq!(rig2.engine.totals().delivered, 500);
     assert_eq!(rig2.engine.totals().recovered, 500);
+}
+
+#[test]
+fn an_attempt_that_died_with_the_process_is_repeated_before_the_rest_of_its_key() {
+    let mut rig = Rig::new(unbroken());
+    rig.answer = Box::new(|_, _| (ms(20_000), Ending::Success));
+    rig.append_as(&lane("a"), 4, Some("k"), false);
+    rig.run(ms(1_000));
+    let mut after = Rig::new(unbroken());
+    after.store = rig.store.clone();
+    after.trace = Some(Vec::new());
+    let now = after.at();
+    after.store.interrupt(now.wall);
+    for (lane, (fresh, retrying)) in after.store.lanes() {
+        assert_eq!((fresh, retrying), (3, 1));
+        after.engine.on_recovered(&lane, fresh, retrying, now);
+    }
+    after.drain();
+    assert_eq!(after.order(), [1, 2, 3, 4]);
+    assert_eq!(after.trace.iter().flatten().map(|(_, d)| d.attempt).collect::<Vec<_>>(), [2, 1, 1, 1]);
 }
 
 #[test]

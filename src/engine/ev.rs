@@ -1,0 +1,92 @@
+//! A pending event as it is kept in memory, and the line of time on which its moments lie.
+
+use std::time::Duration;
+
+use super::Queued;
+use crate::event::{Group, Lane, Mono, Now, Seq, Wall};
+
+/// A pending event in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ev {
+    pub(super) seq: Seq,
+    pub(super) order: Option<Group>,
+    /// Since when it waits, on the line of [`Mono`], which began before this process for some.
+    pub(super) since: i64,
+    /// When it was received, on the same line.
+    pub(super) received: i64,
+    /// When its first attempt began, on the same line.
+    pub(super) first: Option<i64>,
+    pub(super) attempts: u32,
+    pub(super) refused: u32,
+    /// What the hold clock of its group showed when it began to hold its order key.
+    pub(super) held_from: Option<u64>,
+    pub(super) replay: bool,
+    /// It found its group within its head start.
+    pub(super) quiet: bool,
+    /// It found others of its lane before it.
+    pub(super) behind: bool,
+    /// It waited for an earlier event of its order key.
+    pub(super) keyed: bool,
+    /// The store has it as retrying.
+    pub(super) retrying: bool,
+}
+
+impl Ev {
+    pub(super) fn new(seq: Seq) -> Self {
+        Self {
+            seq,
+            order: None,
+            since: 0,
+            received: 0,
+            first: None,
+            attempts: 0,
+            refused: 0,
+            held_from: None,
+            replay: false,
+            quiet: false,
+            behind: true,
+            keyed: false,
+            retrying: false,
+        }
+    }
+
+    /// From what the store says.
+    pub(super) fn from_queued(event: Queued, now: Now) -> (Lane, Self) {
+        let ev = Self {
+            order: event.order,
+            since: on_line(now, event.received),
+            received: on_line(now, event.received),
+            first: event.first_attempt.map(|at| on_line(now, at)),
+            attempts: event.attempts,
+            refused: event.refused,
+            replay: event.replay,
+            ..Self::new(event.seq)
+        };
+        (event.lane, ev)
+    }
+
+    /// How long ago its first attempt began.
+    pub(super) fn age(&self, now: Mono) -> Duration {
+        since_line(self.first.unwrap_or_else(|| line(now)), now)
+    }
+
+    /// How long it has waited.
+    pub(super) fn wait(&self, now: Mono) -> Duration {
+        since_line(self.since, now)
+    }
+}
+
+/// A moment as a place on a line that reaches back before the machine started.
+pub(super) fn line(at: Mono) -> i64 {
+    i64::try_from(at.0).unwrap_or(i64::MAX)
+}
+
+pub(super) fn since_line(from: i64, now: Mono) -> Duration {
+    Duration::from_micros(u64::try_from(line(now).saturating_sub(from)).unwrap_or(0))
+}
+
+/// A stored time on the line; one that lies ahead, after a clock was set back, is now.
+fn on_line(now: Now, wall: Wall) -> i64 {
+    let ago = i64::try_from(now.wall.0.saturating_sub(wall.0)).unwrap_or(i64::MAX);
+    line(now.mono).saturating_sub(ago)
+}

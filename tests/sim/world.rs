@@ -1,0 +1,683 @@
+//! The world of one run: what happens when, what is durable, what the upstream does, and what must hold.
+
+use std::cmp::Reverse;
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::hash::{Hash as _, Hasher as _};
+use std::time::Duration;
+
+use super::engine::*;
+use super::event::{Group, Lane, Mono, Now, Seq, Wall};
+use super::model::Model;
+
+/// A promise that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sabotage {
+    /// None is.
+    None,
+    /// The store says that a batch is durable and has lost the end of an event.
+    LostSettlement,
+    /// An attempt's end is told for another one's ticket.
+    DoubleReport,
+    /// A read leaves out an event and says that there are no more.
+    LostLoad,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) delivered: u64,
+    pub(super) dead: u64,
+    pub(super) discarded: u64,
+    pub(super) attempts: u64,
+    pub(super) crashes: u64,
+    pub(super) failed_settles: u64,
+    pub(super) failed_loads: u64,
+    pub(super) cancelled: u64,
+    pub(super) steps: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.delivered += other.delivered;
+        self.dead += other.dead;
+        self.discarded += other.discarded;
+        self.attempts += other.attempts;
+        self.crashes += other.crashes;
+        self.failed_settles += other.failed_settles;
+        self.failed_loads += other.failed_loads;
+        self.cancelled += other.cancelled;
+        self.steps += other.steps;
+    }
+}
+
+/// How likely each thing is in this run, in thousandths: drawn anew for every seed, many of them zero, so that runs differ in kind
+/// ("swarm testing", Groce and others 2012).
+#[derive(Clone, Debug)]
+struct Weights {
+    groups: u64,
+    keys: u64,
+    inner: u64,
+    ordered: u64,
+    replay: u64,
+    append_fails: u64,
+    settle_fails: u64,
+    load_fails: u64,
+    bad: u64,
+    refused: u64,
+    asked: u64,
+    no_answer: u64,
+    hang: u64,
+    not_sent: u64,
+    never: u64,
+    crash: u64,
+    command: u64,
+    rated: u64,
+    stale: u64,
+}
+
+#[derive(Debug)]
+enum Thing {
+    Arrive,
+    Appended(Vec<(Lane, Option<Group>, bool)>),
+    Settled(Batch, Vec<Settle>),
+    Loaded(Lane, Seq, usize, Option<(Vec<Queued>, bool)>),
+    DueLoaded(Option<(Wall, Seq)>, usize, Option<(Vec<Queued>, bool)>),
+    Ended(Ticket, Duration, Ending),
+    Command,
+    Crash,
+    Calm,
+}
+
+struct Flight {
+    dispatch: Dispatch,
+    order: Option<Group>,
+    life: u64,
+}
+
+pub(super) struct World {
+    engine: Engine,
+    settings: Settings,
+    store: Model,
+    dice: Dice,
+    weights: Weights,
+    sabotage: Sabotage,
+    now: Mono,
+    things: BinaryHeap<Reverse<(u64, u64)>>,
+    what: BTreeMap<(u64, u64), (u64, Thing)>,
+    number: u64,
+    /// Which process this is: what an older one asked for comes to nothing.
+    life: u64,
+    flying: BTreeMap<Ticket, Flight>,
+    paused: BTreeSet<Group>,
+    calm: bool,
+    sabotaged: bool,
+    appended: u64,
+    tally: Tally,
+    pub(super) step: u64,
+    pub(super) trace: u64,
+}
+
+const EPOCH_US: u64 = 1_767_225_600_000_000;
+
+/// When the faults stop.
+const FAULTS: Duration = Duration::from_secs(240);
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+impl World {
+    pub(super) fn new(seed: u64, sabotage: Sabotage) -> Self {
+        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        for _ in 0..8 {
+            dice.next();
+        }
+        let weights = Weights::draw(&mut dice);
+        let settings = settings(&mut dice);
+        let rated = weights.rated;
+        let engine = Engine::new(settings.clone(), Box::new(move |group| policy(group, rated)), seed);
+        let mut world = Self {
+            engine,
+            settings,
+            store: Model::default(),
+            dice,
+            weights,
+            sabotage,
+            now: Mono(3_600_000_000),
+            things: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            number: 0,
+            life: 0,
+            flying: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            calm: false,
+            sabotaged: false,
+            appended: 0,
+            tally: Tally::default(),
+            step: 0,
+            trace: 0,
+        };
+        world.plan(ms(0), Thing::Arrive);
+        world.plan(ms(500), Thing::Command);
+        world.plan(ms(20_000), Thing::Crash);
+        world.plan(FAULTS, Thing::Calm);
+        world
+    }
+
+    fn at(&self) -> Now {
+        Now { mono: self.now, wall: Wall(EPOCH_US + self.now.0) }
+    }
+
+    fn plan(&mut self, after: Duration, thing: Thing) {
+        self.number += 1;
+        let key = (self.now.plus(after).0, self.number);
+        self.things.push(Reverse(key));
+        self.what.insert(key, (self.life, thing));
+    }
+
+    fn note(&mut self, what: impl std::fmt::Debug) {
+        let mut hasher = DefaultHasher::new();
+        (self.trace, self.now.0, format!("{what:?}")).hash(&mut hasher);
+        self.trace = hasher.finish();
+    }
+
+    fn happens(&mut self, weight: u64) -> bool {
+        !self.calm && self.dice.below(1_000) < weight
+    }
+
+    /// Runs until all is drained.
+    pub(super) fn run(&mut self) -> Result<Tally, String> {
+        loop {
+            self.execute()?;
+            self.engine.check_invariants()?;
+            if self.engine.violations() > 0 {
+                return Err(format!("a violation: {:?}", self.engine.last_violation()));
+            }
+            if self.calm && self.store.pending.is_empty() && self.engine.totals().in_flight == 0 && self.quiet() {
+                return self.finished();
+            }
+            self.step += 1;
+            if self.step > 400_000 || self.now.since(Mono(0)) > Duration::from_secs(20 * 86_400) {
+                return Err(format!(
+                    "does not drain: {:?}, {} in store",
+                    self.engine.totals(),
+                    self.store.pending.len()
+                ));
+            }
+            self.advance()?;
+        }
+    }
+
+    /// Nothing is under way that the engine will be told of.
+    fn quiet(&self) -> bool {
+        let waits = |(life, thing): &(u64, Thing)| match thing {
+            Thing::Appended(_) => true,
+            Thing::Settled(..) | Thing::Loaded(..) | Thing::DueLoaded(..) => *life == self.life,
+            Thing::Arrive | Thing::Ended(..) | Thing::Command | Thing::Crash | Thing::Calm => false,
+        };
+        !self.what.values().any(waits)
+    }
+
+    fn finished(&mut self) -> Result<Tally, String> {
+        let totals = self.engine.totals();
+        let here = totals.queued + totals.retrying + totals.in_flight;
+        if here > 0 || self.engine.active_groups() > 0 {
+            return Err(format!("all is settled, yet the engine has {totals:?}"));
+        }
+        if self.store.ended.len() as u64 != self.appended {
+            return Err(format!("I1: {} appended, {} ended", self.appended, self.store.ended.len()));
+        }
+        for verdict in self.store.ended.values() {
+            match verdict {
+                Verdict::Delivered => self.tally.delivered += 1,
+                Verdict::Dead(_) => self.tally.dead += 1,
+                _ => self.tally.discarded += 1,
+            }
+        }
+        self.tally.steps = self.step;
+        Ok(self.tally.clone())
+    }
+
+    fn advance(&mut self) -> Result<(), String> {
+        let timeout = self.engine.poll_timeout();
+        let next = self.things.peek().map(|Reverse((at, _))| Mono(*at));
+        let Some(at) = [timeout, next].into_iter().flatten().min() else {
+            return Err(format!("nothing will ever happen: {:?}", self.engine.totals()));
+        };
+        // The driver may be late, and its clock is read before it waits for its turn.
+        self.now = self.now.max(at);
+        if timeout.is_some_and(|timeout| timeout <= self.now) {
+            let now = self.at();
+            self.engine.on_timeout(now);
+        }
+        if next.is_some_and(|next| next <= self.now)
+            && let Some(Reverse(key)) = self.things.pop()
+            && let Some((life, thing)) = self.what.remove(&key)
+        {
+            self.happen(life, thing)?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, life: u64, thing: Thing) -> Result<(), String> {
+        let old = life != self.life;
+        match thing {
+            Thing::Arrive => self.arrive(),
+            Thing::Appended(batch) => self.appended(batch),
+            Thing::Settled(batch, settlements) if !old => self.settled(batch, &settlements)?,
+            Thing::Loaded(lane, after, n, early) if !old => self.loaded(&lane, after, n, early),
+            Thing::DueLoaded(after, n, early) if !old => self.due_loaded(after, n, early),
+            Thing::Ended(ticket, took, ending) if !old => self.ended(ticket, took, ending)?,
+            Thing::Command => self.command(),
+            Thing::Crash => {
+                if self.happens(self.weights.crash) {
+                    self.crash();
+                }
+                if !self.calm {
+                    self.plan(ms(20_000), Thing::Crash);
+                }
+            }
+            Thing::Calm => self.grow_calm(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn grow_calm(&mut self) {
+        self.calm = true;
+        let now = self.at();
+        for group in std::mem::take(&mut self.paused) {
+            self.engine.resume(&group, now);
+        }
+        self.engine.resume_upstream();
+    }
+
+    // ---- arrivals ----------------------------------------------------------------------------------------------
+
+    fn arrive(&mut self) {
+        let most = if self.dice.below(20) == 0 { 60 } else { 4 };
+        let burst = 1 + self.dice.below(most);
+        let lane = self.some_lane();
+        let batch = (0..burst)
+            .map(|_| {
+                let key = self.happens(self.weights.ordered).then(|| self.some_key());
+                (lane.clone(), key, self.happens(self.weights.replay))
+            })
+            .collect();
+        let delay = ms(self.dice.below(20));
+        self.plan(delay, Thing::Appended(batch));
+        if !self.calm {
+            let pause = ms(50 + self.dice.below(1_500));
+            self.plan(pause, Thing::Arrive);
+        }
+    }
+
+    fn some_lane(&mut self) -> Lane {
+        let group = Group::of(&[format!("g{}", self.dice.below(self.weights.groups))]);
+        let inner = self.happens(self.weights.inner).then(|| Group::of(&[format!("t{}", self.dice.below(3))]));
+        Lane { group, inner }
+    }
+
+    fn some_key(&mut self) -> Group {
+        Group::of(&[format!("k{}", self.dice.below(self.weights.keys))])
+    }
+
+    fn appended(&mut self, batch: Vec<(Lane, Option<Group>, bool)>) {
+        if self.happens(self.weights.append_fails) {
+            return;
+        }
+        let now = self.at();
+        let events: Vec<Queued> =
+            batch.into_iter().map(|(lane, key, replay)| self.store.append(&lane, key, replay, now.wall)).collect();
+        self.appended += events.len() as u64;
+        self.engine.on_appended(events, now);
+    }
+
+    // ---- requests ----------------------------------------------------------------------------------------------
+
+    fn execute(&mut self) -> Result<(), String> {
+        while let Some(request) = self.engine.poll_request(self.at()) {
+            self.note(&request);
+            match request {
+                Request::Dispatch(dispatch) => self.dispatch(dispatch)?,
+                Request::Settle { batch, settlements } => {
+                    let delay = ms(self.dice.below(10));
+                    self.plan(delay, Thing::Settled(batch, settlements));
+                }
+                Request::Load { lane, after, n } => {
+                    // A read sees the store as it is at some moment between the request and the answer.
+                    let early = self.happens(self.weights.stale).then(|| self.store.load(&lane, after, n));
+                    let delay = ms(self.dice.below(30));
+                    self.plan(delay, Thing::Loaded(lane, after, n, early));
+                }
+                Request::LoadDue { after, n } => {
+                    let n = n.min(1 + self.dice.below(n as u64) as usize);
+                    let early = self.happens(self.weights.stale).then(|| self.store.due(after, n));
+                    let delay = ms(self.dice.below(30));
+                    self.plan(delay, Thing::DueLoaded(after, n, early));
+                }
+                Request::Cancel { ticket } => self.cancel(ticket),
+            }
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, dispatch: Dispatch) -> Result<(), String> {
+        self.tally.attempts += 1;
+        let seq = dispatch.seq;
+        let Some(row) = self.store.pending.get(&seq) else {
+            return Err(format!("I7: event {seq} was dispatched and is not pending"));
+        };
+        if self.settings.begun_first && (!row.open || row.event.attempts != dispatch.attempt) {
+            return Err(format!("I7: attempt {} of event {seq} began before that was durable", dispatch.attempt));
+        }
+        if row.event.lane != dispatch.lane {
+            return Err(format!("event {seq} was dispatched for lane {:?}", dispatch.lane));
+        }
+        let order = row.event.order.clone();
+        self.in_order(&dispatch, order.as_ref())?;
+        self.within_caps(&dispatch)?;
+        let (took, ending) = self.answer(&dispatch);
+        self.plan(took, Thing::Ended(dispatch.ticket, took, ending));
+        self.flying.insert(dispatch.ticket, Flight { dispatch, order, life: self.life });
+        Ok(())
+    }
+
+    /// I3, R7: the event is not under way already, nor another of its key, and none of its key before it is pending.
+    fn in_order(&self, dispatch: &Dispatch, order: Option<&Group>) -> Result<(), String> {
+        for flight in self.flying.values() {
+            let same_key = order.is_some() && flight.order.as_ref() == order && flight.dispatch.lane == dispatch.lane;
+            if flight.dispatch.seq == dispatch.seq || same_key {
+                return Err(format!("I3: {} goes beside {}", dispatch.seq, flight.dispatch.seq));
+            }
+        }
+        let Some(key) = order else { return Ok(()) };
+        let before = self.store.pending.range(..dispatch.seq);
+        match before.map(|(_, row)| &row.event).find(|e| e.order.as_ref() == Some(key) && e.lane == dispatch.lane) {
+            Some(event) => Err(format!("R7: {} goes before {} of the same key", dispatch.seq, event.seq)),
+            None => Ok(()),
+        }
+    }
+
+    fn within_caps(&self, dispatch: &Dispatch) -> Result<(), String> {
+        let group = &dispatch.lane.group;
+        let beside = self.flying.values().filter(|flight| flight.dispatch.lane.group == *group).count() as u32;
+        let cap = policy(group, 0).concurrency.unwrap_or_else(|| (self.settings.slots / 8).max(1));
+        if beside + 1 > cap || self.flying.len() as u32 + 1 > self.settings.slots {
+            return Err(format!("I5: {} of {group} in flight, {} in all", beside + 1, self.flying.len() + 1));
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, dispatch: &Dispatch) -> (Duration, Ending) {
+        let quick = ms(1 + self.dice.below(200));
+        if self.calm {
+            return (quick, Ending::Success);
+        }
+        let poisoned = dispatch.lane.group.as_str() == "g0";
+        let (w, draw) = (self.weights.clone(), self.dice.below(1_000));
+        let mut edge = 0;
+        let mut hit = |weight: u64| {
+            edge += weight;
+            draw < edge
+        };
+        if hit(if poisoned { w.bad * 3 } else { w.bad }) {
+            return (quick, Ending::Server { status: 500, retry_after: None });
+        }
+        if hit(w.refused) {
+            return (quick, Ending::Client(422));
+        }
+        if hit(w.asked) {
+            let delay = Duration::from_secs(1 + self.dice.below(40));
+            let status = if self.dice.below(2) == 0 { 429 } else { 503 };
+            let scope = if self.dice.below(5) == 0 { Scope::Upstream } else { Scope::Auto };
+            return (quick, Ending::Server { status, retry_after: Some(RetryAfter { delay, scope }) });
+        }
+        if hit(w.no_answer) {
+            return (quick, Ending::NoAnswer);
+        }
+        if hit(w.hang) {
+            return (self.settings.timeout, Ending::NoAnswer);
+        }
+        if hit(w.not_sent) {
+            return (ms(0), Ending::NotSent);
+        }
+        if hit(w.never) {
+            return (quick, Ending::Never(410));
+        }
+        (quick, Ending::Success)
+    }
+
+    fn cancel(&mut self, ticket: Ticket) {
+        if self.flying.contains_key(&ticket) {
+            self.tally.cancelled += 1;
+            // The report of the attempt itself may come first.
+            let delay = ms(self.dice.below(5));
+            self.plan(delay, Thing::Ended(ticket, delay, Ending::Cancelled));
+        }
+    }
+
+    // ---- answers -----------------------------------------------------------------------------------------------
+
+    fn ended(&mut self, ticket: Ticket, took: Duration, ending: Ending) -> Result<(), String> {
+        let known = self.flying.remove(&ticket).is_some_and(|flight| flight.life == self.life);
+        let now = self.at();
+        let taken = self.engine.on_finished(ticket, ending, took, now);
+        if known != taken {
+            return Err(format!("{ticket:?} was under way: {known}; the engine took its end: {taken}"));
+        }
+        if self.sabotage == Sabotage::DoubleReport
+            && let Some(other) = self.flying.keys().next().copied()
+        {
+            self.engine.on_finished(other, ending, took, now);
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, batch: Batch, settlements: &[Settle]) -> Result<(), String> {
+        let now = self.at();
+        if self.happens(self.weights.settle_fails) {
+            self.tally.failed_settles += 1;
+            self.engine.on_settle_failed(batch, now);
+            return Ok(());
+        }
+        for settle in settlements {
+            let ends = matches!(settle.verdict, Verdict::Delivered | Verdict::Dead(_) | Verdict::Discarded);
+            if self.sabotage == Sabotage::LostSettlement && ends && !self.sabotaged {
+                self.sabotaged = true;
+                continue;
+            }
+            if !self.store.settle(settle) {
+                return Err(format!("{settle:?} is about an event that is not pending"));
+            }
+        }
+        if !self.engine.on_settled(batch, now) {
+            return Err(format!("{batch:?} was not under way"));
+        }
+        Ok(())
+    }
+
+    fn loaded(&mut self, lane: &Lane, after: Seq, n: usize, early: Option<(Vec<Queued>, bool)>) {
+        let now = self.at();
+        if self.happens(self.weights.load_fails) {
+            self.tally.failed_loads += 1;
+            self.engine.on_load_failed(lane, now);
+            return;
+        }
+        let (mut events, mut more) = early.unwrap_or_else(|| self.store.load(lane, after, n));
+        if self.sabotage == Sabotage::LostLoad && !self.sabotaged && !events.is_empty() {
+            self.sabotaged = true;
+            events.remove(0);
+            more = false;
+        }
+        self.engine.on_loaded(lane, events, more, now);
+    }
+
+    fn due_loaded(&mut self, after: Option<(Wall, Seq)>, n: usize, early: Option<(Vec<Queued>, bool)>) {
+        let now = self.at();
+        if self.happens(self.weights.load_fails) {
+            self.tally.failed_loads += 1;
+            self.engine.on_due_load_failed(now);
+            return;
+        }
+        let (events, more) = early.unwrap_or_else(|| self.store.due(after, n));
+        self.engine.on_due_loaded(events, more, now);
+    }
+
+    // ---- people, and worse -------------------------------------------------------------------------------------
+
+    fn command(&mut self) {
+        if self.calm {
+            return;
+        }
+        let pause = ms(200 + self.dice.below(2_000));
+        self.plan(pause, Thing::Command);
+        if !self.happens(self.weights.command) {
+            return;
+        }
+        let now = self.at();
+        let group = Group::of(&[format!("g{}", self.dice.below(self.weights.groups))]);
+        match self.dice.below(9) {
+            0 => {
+                self.paused.insert(group.clone());
+                self.engine.pause(&group, now);
+            }
+            1 | 2 => {
+                self.paused.remove(&group);
+                self.engine.resume(&group, now);
+            }
+            3 => {
+                self.engine.cancel(&group, now);
+            }
+            4 => self.engine.pause_upstream(),
+            5 | 6 => self.engine.resume_upstream(),
+            7 => {
+                let weight = 0.25 * (1 + self.dice.below(16)) as f64;
+                let policy = Policy { weight, ..policy(&group, self.weights.rated) };
+                self.engine.set_policy(&group, policy, now);
+            }
+            _ => self.remove_some(now),
+        }
+    }
+
+    fn remove_some(&mut self, now: Now) {
+        let count = self.store.pending.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let nth = self.dice.below(count) as usize;
+        let Some(row) = self.store.pending.values().nth(nth) else { return };
+        let (lane, seq, retrying) = (row.event.lane.clone(), row.event.seq, row.event.due.is_some());
+        let removal = match self.dice.below(3) {
+            0 => Removal::Skip,
+            1 => Removal::Divert,
+            _ => Removal::Discard,
+        };
+        let known = self.engine.remove(&lane, seq, removal, retrying, now);
+        self.note((seq, known));
+    }
+
+    /// The process dies: what is durable stays, all else goes. Attempts under way end somewhere, and nobody hears of it.
+    fn crash(&mut self) {
+        self.tally.crashes += 1;
+        self.flying.clear();
+        // What was being written may have been written.
+        let writes = self.what.values().filter_map(|(_, thing)| match thing {
+            Thing::Settled(_, settlements) => Some(settlements.clone()),
+            _ => None,
+        });
+        for settlements in writes.collect::<Vec<_>>() {
+            if self.dice.below(2) == 0 {
+                settlements.iter().for_each(|settle| {
+                    self.store.settle(settle);
+                });
+            }
+        }
+        self.life += 1;
+        self.what.retain(|_, (_, thing)| !matches!(thing, Thing::Settled(..)));
+        let now = self.at();
+        // It takes a while to come back.
+        self.now = self.now.plus(ms(self.dice.below(5_000)));
+        self.store.interrupt(now.wall);
+        let (rated, seed) = (self.weights.rated, self.life);
+        self.engine = Engine::new(self.settings.clone(), Box::new(move |group| policy(group, rated)), seed);
+        self.paused.clear();
+        let now = self.at();
+        for (lane, (fresh, retrying)) in self.store.lanes() {
+            self.engine.on_recovered(&lane, fresh, retrying, now);
+        }
+    }
+}
+
+fn policy(group: &Group, rated: u64) -> Policy {
+    let n: u64 = group.as_str().trim_start_matches('g').parse().unwrap_or(0);
+    Policy {
+        weight: 1.0 + (n % 3) as f64,
+        concurrency: (n % 4 == 1).then_some(1 + (n % 3) as u32),
+        rate: (n % 5 == 2 && rated > 0).then_some(Rate { events: 5, per: ms(1_000) }),
+        paused: false,
+    }
+}
+
+fn settings(dice: &mut Dice) -> Settings {
+    let mut settings = Settings {
+        slots: 4 + dice.below(20) as u32,
+        timeout: ms(10_000),
+        window: 2 + dice.below(40) as usize,
+        begun_first: dice.below(4) > 0,
+        charge: if dice.below(4) == 0 { Charge::Events } else { Charge::Time },
+        rate: (dice.below(4) == 0).then_some(Rate { events: 60, per: ms(1_000) }),
+        order_max_hold: ms(20_000 + dice.below(100_000)),
+        ..Settings::default()
+    };
+    settings.retry.attempts = 2 + dice.below(6) as u32;
+    settings.retry.max_age = ms(60_000 + dice.below(600_000));
+    settings.retry.backoff = Backoff { initial: ms(500), factor: 2.0, max: ms(30_000) };
+    settings
+}
+
+impl Weights {
+    fn draw(dice: &mut Dice) -> Self {
+        // Each is off in a third of all runs.
+        let mut some = |most: u64| if dice.below(3) == 0 { 0 } else { dice.below(most + 1) };
+        Self {
+            groups: 1 + some(30),
+            keys: 1 + some(12),
+            inner: some(500),
+            ordered: some(900),
+            replay: some(300),
+            append_fails: some(100),
+            settle_fails: some(200),
+            load_fails: some(300),
+            bad: some(300),
+            refused: some(200),
+            asked: some(60),
+            no_answer: some(150),
+            hang: some(60),
+            not_sent: some(50),
+            never: some(30),
+            crash: some(800),
+            command: some(700),
+            rated: some(1),
+            stale: some(700),
+        }
+    }
+}
+
+/// xorshift64*.
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n.max(1)
+    }
+}
