@@ -171,8 +171,7 @@ impl Index {
 
     /// The seqs under which an event id is known: one, or two while a requeue is on its way in.
     pub(super) fn seqs_of(&self, id: EventId) -> Result<Vec<Seq>, Error> {
-        let mut key = [b'i'; 17];
-        key.get_mut(1..).expect("sixteen bytes are left").copy_from_slice(&id.0);
+        let key = id_key(id);
         let mut seqs = Vec::new();
         let buckets = self.buckets.read();
         for keyspace in std::iter::once(&self.pending).chain(buckets.values().rev()) {
@@ -329,7 +328,7 @@ impl Index {
     fn apply_all(&self, number: u64, delta: &Delta, steps: &mut dyn FnMut() -> bool) -> Result<(), ApplyError> {
         let mut batch = Batch::new(self, steps);
         for entry in delta.rows.values() {
-            batch.entry(entry)?;
+            batch.entry(entry, delta)?;
         }
         for (lane, entry) in &delta.lanes {
             batch.lane(lane, &entry.counts)?;
@@ -435,7 +434,7 @@ impl<'a> Batch<'a> {
         Ok(keyspace)
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), ApplyError> {
+    fn entry(&mut self, entry: &Entry, delta: &Delta) -> Result<(), ApplyError> {
         let row = &entry.row;
         let now = (!entry.gone).then(|| Base::of(row));
         let pending = self.index.pending.clone();
@@ -452,7 +451,8 @@ impl<'a> Batch<'a> {
         if let Some(was) = entry.base
             && !stays
         {
-            self.remove(row, was)?;
+            let keep_id = entry.gone && self.has_other_seq(row, was, delta)?;
+            self.remove(row, was, keep_id)?;
         }
         if let Some(is) = now {
             self.put(row, is, stays)?;
@@ -460,7 +460,28 @@ impl<'a> Batch<'a> {
         self.commit_when_large()
     }
 
-    fn remove(&mut self, row: &Row, was: Base) -> Result<(), ApplyError> {
+    /// Whether the keyspace that an event leaves has, or is about to get, its id under another seq: it was requeued, and has
+    /// ended in the same bucket again. (One key must not be removed and inserted in one batch either.)
+    fn has_other_seq(&mut self, row: &Row, was: Base, delta: &Delta) -> Result<bool, ApplyError> {
+        let is_here = |other: &Entry| match was {
+            Base::Ended(bucket) => other.row.bucket == Some(bucket),
+            _ => other.row.bucket.is_none(),
+        };
+        let other = delta.ids.get(&row.id).filter(|seq| **seq != row.seq);
+        if other.and_then(|seq| delta.rows.get(&seq.0)).is_some_and(is_here) {
+            return Ok(true);
+        }
+        let keyspace = match was {
+            Base::Ended(bucket) => self.index.buckets.read().get(&bucket).cloned(),
+            _ => Some(self.index.pending.clone()),
+        };
+        let Some(keyspace) = keyspace else { return Ok(false) };
+        let value = keyspace.get(id_key(row.id)).map_err(|error| ApplyError::Index(error.to_string()))?;
+        let seq = value.map(|value| Reader::new(&value).number("a seq"));
+        Ok(seq.is_some_and(|seq| seq != Ok(row.seq.0)))
+    }
+
+    fn remove(&mut self, row: &Row, was: Base, keep_id: bool) -> Result<(), ApplyError> {
         let keyspace = match was {
             Base::Ended(bucket) => {
                 // Nothing is removed from a bucket that was dropped; making it again would leave it behind.
@@ -476,7 +497,8 @@ impl<'a> Batch<'a> {
                 pending
             }
         };
-        for (key, _) in common_keys(row) {
+        let skip = usize::from(keep_id);
+        for (key, _) in common_keys(row).skip(skip) {
             self.batch.remove(&keyspace, key);
         }
         self.batch.remove(&keyspace, seq_key(b'r', row.seq));
@@ -521,10 +543,13 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The keys that an event has in every keyspace, its row apart, with their values.
+fn id_key(id: EventId) -> [u8; 17] {
+    timed_key(b'i', id.0)
+}
+
+/// The keys that an event has in every keyspace, its row apart, with their values; that of its id first.
 fn common_keys(row: &Row) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    let mut id = vec![b'i'];
-    id.extend_from_slice(&row.id.0);
+    let id = id_key(row.id).to_vec();
     let mut seq = Vec::new();
     wire::put_number(&mut seq, row.seq.0);
     let group = hash_key(b'g', hash(row.lane.group.as_str().as_bytes()), row.seq.0).to_vec();

@@ -194,8 +194,11 @@ fn step(core: &Core, record: Record, place: Place) -> Result<Option<Step>, Error
             core.learn_lane(&event.lane)?;
             copied(seq, was, &event, state, !notes.is_empty(), births, place, fetched)
         }
-        // An ended event that is gone may stay until its bucket goes; only a pending one would be delivered again.
-        Record::Gone { seq, births } => Step::Gone { seq, births, segment: place.segment, fetched: fetch(seq, false)? },
+        Record::Gone { seq, births } => {
+            // Nothing was born in a segment that is not there; most marks are about such by now.
+            let fetched = if births.iter().any(|&birth| core.segments.has(birth)) { fetch(seq, true)? } else { None };
+            Step::Gone { seq, births, segment: place.segment, fetched }
+        }
     }))
 }
 
