@@ -9,6 +9,8 @@ mod append;
 mod lists;
 #[path = "store/lockstep.rs"]
 mod lockstep;
+#[path = "store/power.rs"]
+mod power;
 #[path = "store/queues.rs"]
 mod queues;
 #[path = "store/settle.rs"]
@@ -17,6 +19,8 @@ mod settle;
 mod snapshot;
 #[path = "store/survival.rs"]
 mod survival;
+#[path = "store/trouble.rs"]
+mod trouble;
 #[path = "store/world.rs"]
 mod world;
 

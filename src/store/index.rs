@@ -38,9 +38,6 @@ const JOURNAL_BYTES: u64 = 64 << 20;
 const CACHED_FILES: usize = 32;
 /// Blocks of the index in memory.
 const CACHE_BYTES: u64 = 32 << 20;
-/// Changes that are committed together.
-const BATCH: usize = 4_000;
-
 /// What bringing a checkpoint in did not finish with.
 #[derive(Debug)]
 pub(super) enum ApplyError {
@@ -52,6 +49,8 @@ pub(super) enum ApplyError {
 
 /// An open index.
 pub(super) struct Index {
+    /// Changes that are committed together.
+    batch: usize,
     db: Database,
     pending: Keyspace,
     buckets: RwLock<BTreeMap<Bucket, Keyspace>>,
@@ -94,11 +93,11 @@ impl Index {
     /// # Errors
     ///
     /// Whatever fjall says, in words: the caller builds the index anew.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        Self::try_open(path).map_err(|error| error.to_string())
+    pub(super) fn open(path: &Path, batch: usize) -> Result<Self, String> {
+        Self::try_open(path, batch).map_err(|error| error.to_string())
     }
 
-    fn try_open(path: &Path) -> Result<Self, fjall::Error> {
+    fn try_open(path: &Path, batch: usize) -> Result<Self, fjall::Error> {
         let db = Database::builder(path)
             .max_journaling_size(JOURNAL_BYTES)
             .max_cached_files(Some(CACHED_FILES))
@@ -113,7 +112,7 @@ impl Index {
                 buckets.insert(bucket, db.keyspace(&name, options)?);
             }
         }
-        Ok(Self { db, pending, buckets: RwLock::new(buckets), floors: Mutex::default() })
+        Ok(Self { batch, db, pending, buckets: RwLock::new(buckets), floors: Mutex::default() })
     }
 
     /// The checkpoint that was brought in last; 0 for a new index.
@@ -422,7 +421,7 @@ impl<'a> Batch<'a> {
     }
 
     fn commit_when_large(&mut self) -> Result<(), ApplyError> {
-        if self.batch.len() >= BATCH { self.commit() } else { Ok(()) }
+        if self.batch.len() >= self.index.batch { self.commit() } else { Ok(()) }
     }
 
     fn keyspace(&mut self, bucket: Bucket) -> Result<Keyspace, ApplyError> {
