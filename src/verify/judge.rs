@@ -13,8 +13,9 @@ use http::{HeaderMap, HeaderName, Method};
 
 use super::encoding::Enc;
 use super::found::{Found, one, present};
-use super::mac::{self, Key, Mac};
+use super::mac::{self, Hash, Key, Mac};
 use super::preset::{self, Preset};
+use super::public::PublicKey;
 use super::reject::{Rejection, shown};
 use super::scheme::{Alg, Basic, Before, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
 use super::spec::{Choice, SecretSpec, Spec, SpecError, base_url};
@@ -85,9 +86,24 @@ pub(super) struct Armed {
     pub(super) value: Secret,
     until: Option<Wall>,
     label: Arc<str>,
-    /// The scheduled key, where the scheme is an HMAC.
-    pub(super) key: Option<Key>,
+    key: Armament,
 }
+
+/// What a scheme made of a secret, once.
+enum Armament {
+    /// Nothing: its text is compared.
+    Text,
+    /// An HMAC's scheduled key.
+    Hmac(Key),
+    /// The hash of a text that contains it.
+    Digest(Hash),
+    /// The public key that it is.
+    Public(PublicKey),
+}
+
+/// Signatures of one request that are tried against public keys: each costs as much as thousands
+/// of bytes of HMAC, and passes over the whole text again. A rotation needs two.
+const PUBLIC_TRIED_MAX: usize = 4;
 
 impl Verifier {
     /// Makes a verifier.
@@ -220,13 +236,16 @@ impl Verifier {
         if claimed.is_empty() {
             return Err(Rejection::malformed(&found.header, format!("its signature is not {}", signed.enc.name())));
         }
-        let matched = self.first_match(when, |armed| {
-            let mut mac = armed.start(signed.alg);
-            signed.template.feed(&parts, armed.value.expose(), &mut mac);
-            let tag = mac.finish();
-            // Not `any`: every candidate costs the same, wherever the right one stands.
-            claimed.iter().fold(false, |hit, claimed| hit | tag.matches(claimed))
-        })?;
+        let matched = match signed.alg {
+            Alg::Hmac(_) | Alg::Digest(_) => self.first_match(when, |armed| armed.made(signed, &parts, &claimed))?,
+            Alg::Public(_) if claimed.len() > PUBLIC_TRIED_MAX => {
+                return Err(Rejection::malformed(&found.header, format!("more than {PUBLIC_TRIED_MAX} signatures")));
+            }
+            Alg::Public(_) => {
+                let text = signed.template.joined(&parts);
+                self.first_match(when, |armed| claimed.iter().any(|claimed| armed.verifies(&text, claimed)))?
+            }
+        };
         let verified = matched.ok_or_else(|| Rejection::BadSignature {
             header: found.header,
             secrets: self.live(when).count(),
@@ -325,12 +344,26 @@ impl Armed {
         }
     }
 
-    /// Begins a signed text.
-    pub(super) fn start(&self, alg: Alg) -> Mac {
+    /// Begins a signed text; `None` where this secret cannot sign.
+    pub(super) fn start(&self) -> Option<Mac> {
         match &self.key {
-            Some(key) => key.start(),
-            None => Mac::plain(alg.hash()),
+            Armament::Hmac(key) => Some(key.start()),
+            Armament::Digest(hash) => Some(Mac::plain(*hash)),
+            Armament::Text | Armament::Public(_) => None,
         }
+    }
+
+    /// Whether one of `claimed` is what this secret gives for the text.
+    fn made(&self, signed: &Signed, parts: &Parts<'_>, claimed: &[Vec<u8>]) -> bool {
+        let Some(mut mac) = self.start() else { return false };
+        signed.template.feed(parts, self.value.expose(), &mut mac);
+        let tag = mac.finish();
+        // Not `any`: every candidate costs the same, wherever the right one stands.
+        claimed.iter().fold(false, |hit, claimed| hit | tag.matches(claimed))
+    }
+
+    fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
+        matches!(&self.key, Armament::Public(key) if key.verifies(text, signature))
     }
 }
 
@@ -389,14 +422,17 @@ fn arm_one(name: &str, scheme: &Scheme, index: usize, secret: SecretSpec) -> Res
         Scheme::Signed(signed) => {
             let key = signed.key.key(text).ok_or_else(|| wrong(signed.key.looks_like()))?;
             match signed.alg {
-                Alg::Hmac(hash) => Some(Key::new(hash, &key)),
-                Alg::Digest(_) => None,
+                Alg::Hmac(hash) => Armament::Hmac(Key::new(hash, &key)),
+                Alg::Digest(hash) => Armament::Digest(hash),
+                Alg::Public(alg) => {
+                    Armament::Public(PublicKey::read(alg, &key).ok_or_else(|| wrong(alg.looks_like()))?)
+                }
             }
         }
         Scheme::Basic(Basic { user: None }) if !text.contains(&b':') => {
             return Err(wrong("user:password, or the password alone and `user` beside it"));
         }
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => None,
+        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => Armament::Text,
     };
     let label = format!("{name} secret={index}").into();
     Ok(Armed { value: secret.value, until: secret.until, label, key })

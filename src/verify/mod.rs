@@ -49,6 +49,7 @@ pub mod generic;
 mod judge;
 pub mod mac;
 mod preset;
+pub mod public;
 mod reject;
 pub mod scheme;
 mod sign;

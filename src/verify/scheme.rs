@@ -10,6 +10,7 @@ use http::HeaderName;
 
 use super::encoding::{Enc, KeyForm};
 use super::mac::Hash;
+use super::public::PublicAlg;
 use super::template::{Piece, Template};
 
 /// How long a signed request stays good where its provider names no window, both ways: what
@@ -25,7 +26,7 @@ pub enum Scheme {
     Token(Token),
     /// HTTP Basic (RFC 7617).
     Basic(Basic),
-    /// A keyed hash over a text that is made of the request.
+    /// A signature in a header over a text that is made of the request.
     Signed(Box<Signed>),
 }
 
@@ -56,10 +57,10 @@ pub struct Basic {
     pub user: Option<Box<str>>,
 }
 
-/// A keyed hash over a text that is made of the request.
+/// A signature in a header over a text that is made of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// The hash, and how it is keyed.
+    /// How it is made.
     pub alg: Alg,
     /// Where signatures stand.
     pub carrier: Carrier,
@@ -79,23 +80,15 @@ pub struct Signed {
     pub id: Vec<HeaderName>,
 }
 
-/// A hash, and how it is keyed.
+/// How a text is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alg {
     /// HMAC (RFC 2104).
     Hmac(Hash),
     /// The plain hash of a text that contains the secret.
     Digest(Hash),
-}
-
-impl Alg {
-    /// The hash function.
-    #[must_use]
-    pub fn hash(self) -> Hash {
-        match self {
-            Self::Hmac(hash) | Self::Digest(hash) => hash,
-        }
-    }
+    /// With a private key, whose public half is what we have.
+    Public(PublicAlg),
 }
 
 /// Where signatures stand.
@@ -220,6 +213,7 @@ impl Scheme {
             Self::Signed(signed) => match signed.alg {
                 Alg::Hmac(_) => "hmac",
                 Alg::Digest(_) => "digest",
+                Alg::Public(_) => "public-key",
             },
         }
     }
@@ -253,6 +247,18 @@ impl Scheme {
         }
     }
 
+    /// The headers that a request must have for it: those that carry the proof (the first present
+    /// one counts; one that ends in `-` stands for itself and a number), then the others.
+    #[must_use]
+    pub fn headers(&self) -> Headers {
+        match self {
+            Self::None => Headers::default(),
+            Self::Token(token) => Headers::carriers(&token.headers),
+            Self::Basic(_) => Headers::carriers(&[http::header::AUTHORIZATION]),
+            Self::Signed(signed) => signed.headers(),
+        }
+    }
+
     /// Whether the knobs fit each other. Every preset passes; a generic scheme may not.
     ///
     /// # Errors
@@ -273,7 +279,41 @@ impl Scheme {
     }
 }
 
+/// The names of headers that a scheme reads, in lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Where the proof stands.
+    pub carriers: Vec<String>,
+    /// What else must be there.
+    pub others: Vec<String>,
+}
+
+impl Headers {
+    fn carriers(names: &[HeaderName]) -> Self {
+        Self { carriers: texts(names).collect(), others: Vec::new() }
+    }
+}
+
+fn texts(names: &[HeaderName]) -> impl Iterator<Item = String> {
+    names.iter().map(|name| name.as_str().to_owned())
+}
+
 impl Signed {
+    fn headers(&self) -> Headers {
+        let time = match self.time.as_ref().map(|time| &time.place) {
+            Some(Place::Header(names)) => names.as_slice(),
+            Some(Place::Item(_) | Place::FirstItem | Place::Body(_)) | None => &[],
+        };
+        let in_text = self.template.headers().map(|name| name.as_str().to_owned());
+        Headers {
+            carriers: match &self.carrier {
+                Carrier::Header(names) => texts(names).collect(),
+                Carrier::Numbered(before) => vec![(*before).to_owned()],
+            },
+            others: texts(&self.id).chain(texts(time)).chain(in_text).collect(),
+        }
+    }
+
     fn check(&self) -> Result<(), (&'static str, String)> {
         let wrong = |knob, problem: &str| Err((knob, problem.to_owned()));
         if let Carrier::Header(headers) = &self.carrier

@@ -38,6 +38,12 @@ pub enum SignError {
     /// A value cannot stand in a header.
     #[error("{0} cannot stand in a header: it has characters that HTTP does not allow there")]
     NotAHeader(&'static str),
+    /// What is configured is the public half of the key.
+    #[error(
+        "only the provider can sign: it keeps the private key, and the secret here is its public half; \
+         use a request that the provider itself sent, e.g. from its test button"
+    )]
+    PublicKeyOnly,
     /// The signed time is a member of the body, and is not in it.
     #[error("the body must hold the signed time at {path}, e.g. {example}")]
     BodyTime {
@@ -108,7 +114,7 @@ fn write_signature(
             })
             .collect::<Result<_, _>>()?,
     };
-    let mut mac = secret.start(signed.alg);
+    let mut mac = secret.start().ok_or(SignError::PublicKeyOnly)?;
     signed.template.feed(&parts, secret.value.expose(), &mut mac);
     let prefix = signed.prefix.as_ref().map_or("", |prefix| &*prefix.text);
     let signature = format!("{prefix}{}", signed.enc.encode(mac.finish().as_bytes()));

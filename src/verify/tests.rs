@@ -5,13 +5,27 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
 
+use super::encoding::KeyForm;
 use super::generic::{Future, GenericSpec, HmacSpec, PlaceSpec, TimestampSpec};
-use super::scheme::{Carrier, Place, Scheme};
+use super::public::PublicAlg;
+use super::scheme::{Alg, Place, Scheme};
 use super::*;
 use crate::event::{Secret, Wall};
 
 const NOW: Wall = Wall(1_767_225_600_000_000);
 const POST: Method = Method::POST;
+/// Public keys whose private halves were thrown away.
+const P256_KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEsW8XZ3jkkN22Y9MX9u54mxhJQ1tPNIWLStJeWTU19dmQvD7Adgh/eH5/7FYHaD5Wc4yNUiJdGhADV2hheOwHYg==";
+const RSA_KEY: &str = "\
+-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAvsp6A27D9JxK+aUqaPcc
+YL7E5eKN96GlVstRE3JSbAZkx5HeK+q5E6MFHwLIRJvq+FsqGRfunZWKKU0PBJlV
+vr4vtWeG6PdozWAYW0bKp3p/S/wpEtqb2korz+hV81T8YP2uahhFjUV+aJ6+DBy1
+2Ou/k07Ha5thCGDhsMFFsZRE35yf2wN6UABpdGV5/FYqT5QbaFDeL64uNUxh5KjU
+AvbdR6Y51xSifsza0Ikd8BH9mty4lm3bDIeMZW9m/EV9LEBQXuMdchbDFAD0+V/X
++iAhnOoV3pj87MEZXRP1mVXPdrFS+JkaNhvTZWTAkI3MbXlHQRUJ4T6CbHkHVcSL
+SQIDAQAB
+-----END PUBLIC KEY-----";
 
 fn secrets(texts: &[&str]) -> Vec<SecretSpec> {
     texts.iter().map(|text| SecretSpec::new(Secret::new(*text))).collect()
@@ -220,12 +234,31 @@ fn what_cannot_verify_is_refused_at_the_start() {
         (provider("shopify", &["s", ""]), "secret 1 cannot be used"),
         (provider("svix", &["whsec_not base64"]), "whsec_ followed by base64"),
         (provider("adyen-header", &["xyz"]), "hexadecimal digits"),
+        (provider("discord", &["00ff"]), "an Ed25519 public key, 32 bytes"),
+        (provider("standard-webhooks-ed25519", &["whpk_AAAA"]), "an Ed25519 public key, 32 bytes"),
+        (provider("sendgrid", &[RSA_KEY]), "a P-256 public key"),
+        (provider("wise", &[P256_KEY]), "an RSA public key of 2048 to 8192 bits"),
+        (provider("wise", &["not a key"]), "-----BEGIN PUBLIC KEY-----"),
         (Spec { public_url: Some("a.example".into()), ..provider("square", &["s"]) }, "public_url"),
     ] {
         let told = Verifier::new(spec).unwrap_err().to_string();
         assert!(told.contains(words), "{told}");
         assert!(!told.contains("not base64\"") && !told.contains("xyz"), "the secret is told: {told}");
     }
+}
+
+#[test]
+fn the_signatures_tried_against_a_public_key_are_few() {
+    let verifier = Verifier::new(provider(
+        "standard-webhooks-ed25519",
+        &[secret_for(&preset("standard-webhooks-ed25519").unwrap().scheme)],
+    ))
+    .unwrap();
+    let at = |count| {
+        let list = format!("v1a,{} ", Enc::Base64.encode(&[7; 64])).repeat(count);
+        reason(&verifier, &[("webhook-id", "a"), ("webhook-timestamp", "1767225600"), ("webhook-signature", &list)])
+    };
+    assert_eq!((at(4), at(5)), ("bad_signature", "malformed_header"));
 }
 
 #[test]
@@ -254,11 +287,21 @@ fn foreign_text_in_a_rejection_is_escaped() {
     assert_eq!(words, "header stripe-signature: it has no item v1; found: t\\u{202e} v0\\xff");
 }
 
-/// A secret that every scheme takes as it is: hexadecimal, base64, and with a colon where one is needed.
+/// A secret of the form that the scheme wants.
 fn secret_for(scheme: &Scheme) -> &'static str {
     match scheme {
         Scheme::Basic(_) => "user:word",
-        Scheme::None | Scheme::Token(_) | Scheme::Signed(_) => "00112233445566778899aabbccddeeff",
+        Scheme::Signed(signed) => match (signed.alg, signed.key) {
+            // Keys whose other half nobody has.
+            (Alg::Public(PublicAlg::Ed25519), KeyForm::Hex) => {
+                "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
+            }
+            (Alg::Public(PublicAlg::Ed25519), _) => "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=",
+            (Alg::Public(PublicAlg::EcdsaP256), _) => P256_KEY,
+            (Alg::Public(PublicAlg::RsaPkcs1), _) => RSA_KEY,
+            (Alg::Hmac(_) | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
+        },
+        Scheme::None | Scheme::Token(_) => "00112233445566778899aabbccddeeff",
     }
 }
 
@@ -275,22 +318,40 @@ fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
 
 fn signature_header(scheme: &Scheme) -> Option<HeaderName> {
     match scheme {
-        Scheme::Signed(signed) => match &signed.carrier {
-            Carrier::Header(names) => names.first().cloned(),
-            Carrier::Numbered(before) => HeaderName::from_bytes(format!("{before}1").as_bytes()).ok(),
-        },
+        Scheme::Signed(_) => header_names(scheme).into_iter().next(),
         Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => None,
     }
+}
+
+/// The headers that a scheme reads; of numbered ones the first.
+fn header_names(scheme: &Scheme) -> Vec<HeaderName> {
+    let headers = scheme.headers();
+    let names = headers.carriers.into_iter().chain(headers.others);
+    names.map(|name| if name.ends_with('-') { format!("{name}1") } else { name }.parse().unwrap()).collect()
+}
+
+/// Whether the secret is a public key, so that only the provider can sign.
+fn is_public(scheme: &Scheme) -> bool {
+    matches!(scheme, Scheme::Signed(signed) if matches!(signed.alg, Alg::Public(_)))
 }
 
 fn every_preset() -> impl Strategy<Value = &'static Preset> {
     (0..presets().len()).prop_map(|at| &presets()[at])
 }
 
+fn every_signing_preset() -> impl Strategy<Value = &'static Preset> {
+    every_preset().prop_filter("the provider alone can sign", |preset| !is_public(&preset.scheme))
+}
+
 #[test]
 fn every_preset_signs_what_it_accepts() {
     for preset in presets() {
         let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
+        if is_public(&preset.scheme) {
+            let outgoing = Outgoing { method: &POST, url: "", body: b"", now: NOW, id: "" };
+            assert_eq!(verifier.sign(&outgoing, &mut HeaderMap::new()), Err(SignError::PublicKeyOnly));
+            continue;
+        }
         let body = body_for(&preset.scheme, "x");
         let verified = verifier.judge(&request(&sign(&verifier, &body), &body), NOW).unwrap();
         assert_eq!(&**verified.label(), format!("{} secret=0", preset.name));
@@ -305,7 +366,7 @@ fn every_preset_signs_what_it_accepts() {
 proptest! {
     #[test]
     fn what_is_signed_is_accepted_and_one_flipped_bit_is_refused(
-        preset in every_preset(),
+        preset in every_signing_preset(),
         rest in ".{0,60}",
         at in any::<prop::sample::Index>(),
         bit in 0..7u8,
@@ -345,8 +406,7 @@ proptest! {
         seconds in any::<u32>(),
     ) {
         let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
-        let mut names: Vec<HeaderName> = sign(&verifier, &body_for(&preset.scheme, "")).keys().cloned().collect();
-        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        let names = header_names(&preset.scheme);
         let values = values.into_iter().chain(shapes.into_iter().map(String::into_bytes));
         let lines: HeaderMap = names
             .iter()

@@ -1,17 +1,29 @@
 #!/usr/bin/env python3
-"""Makes own.jsonl, the project's own signature vectors: `python3 make.py > own.jsonl`.
+"""Makes own.jsonl beside this file, the project's own signature vectors: `python3 make.py`.
 
-Standard library only, and nothing shared with the Rust code: each provider's recipe is written out
-here a second time, from its documentation, so that one misreading does not confirm itself. Bodies
-and secrets are made up here. Every provider gets requests that are right and requests that differ
-from a right one in one thing.
+Nothing is shared with the Rust code: each provider's recipe is written out here a second time, from
+its documentation, so that one misreading does not confirm itself. Bodies and secrets are made up
+here. Every provider gets requests that are right and requests that differ from a right one in one
+thing. Signatures with private keys need the package `cryptography`; without it the lines that hold
+them are kept as they are. The keys are made of fixed seeds, so that every run gives the same lines.
 """
 import base64
 import hashlib
 import hmac
 import json
+import pathlib
+import random
 import sys
 from datetime import datetime, timezone
+
+try:
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+except ImportError:
+    ec = None
+
+FILE = pathlib.Path(__file__).with_name("own.jsonl")
+LINES = []
 
 NOW = 1_767_225_600  # 2026-01-01T00:00:00Z
 BODY = '{"store":"Möwe & Söhne","order":9007199254740993,"lines":[1, 2]}\r\n'.encode()
@@ -60,6 +72,91 @@ class Sender:
 
     def headers(self, request, secret):
         return self.write(self.enc(self.sign(request, secret)), request)
+
+
+class PublicSender(Sender):
+    """A provider that signs with a private key; its secrets are the public halves of `keys`."""
+
+    def __init__(self, name, text, write, make_key, sign_with, show, **more):
+        super().__init__(name, text, write, **more)
+        if ec is None:
+            return
+        self.keys = {show(key): key for key in (make_key(name + str(n)) for n in range(3))}
+        self.secret, self.other, self.stranger = self.keys
+        self.sign_with = sign_with
+
+    def sign(self, request, secret):
+        return self.sign_with(self.keys[secret or self.stranger], self.text(request, secret))
+
+
+def seeded(seed):
+    return random.Random("fairlane " + seed)
+
+
+def ed25519_key(seed):
+    return ed25519.Ed25519PrivateKey.from_private_bytes(seeded(seed).randbytes(32))
+
+
+def ed25519_sign(key, text):
+    return key.sign(text)
+
+
+def ed25519_raw(key):
+    return key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+
+
+def p256_key(seed):
+    return ec.derive_private_key(seeded(seed).getrandbits(255) + 1, ec.SECP256R1())
+
+
+def p256_sign(key, text):
+    return key.sign(text, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
+
+
+def rsa_key(seed):
+    numbers = seeded(seed)
+    p, q, e = prime(numbers), prime(numbers), 65537
+    d = pow(e, -1, (p - 1) * (q - 1))
+    public = rsa.RSAPublicNumbers(e, p * q)
+    return rsa.RSAPrivateNumbers(p, q, d, d % (p - 1), d % (q - 1), pow(q, -1, p), public).private_key()
+
+
+def prime(numbers):
+    """A probable prime of 1024 bits, its two highest bits set (Miller and Rabin)."""
+    while True:
+        n = numbers.getrandbits(1024) | 3 << 1022 | 1
+        if all(n % small for small in (3, 5, 7, 11, 13, 17, 19, 23)) and n % 65537 != 1:
+            r = (n - 1 & 1 - n).bit_length() - 1
+            if all(probably(n, r, numbers.randrange(2, n - 1)) for _ in range(20)):
+                return n
+
+
+def probably(n, r, base):
+    x = pow(base, n - 1 >> r, n)
+    if x in (1, n - 1):
+        return True
+    for _ in range(r - 1):
+        x = x * x % n
+        if x == n - 1:
+            return True
+    return False
+
+
+def rsa_sign(key, text):
+    return key.sign(text, padding.PKCS1v15(), hashes.SHA256())
+
+
+def spki(key):
+    return b64(key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
+
+
+def pem(key):
+    return key.public_key().public_bytes(serialization.Encoding.PEM,
+                                         serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def stamped(signature, stamp):
+    return lambda sig, r: [[stamp, str(r["now"])], [signature, sig]]
 
 
 def request(sender, **changes):
@@ -208,6 +305,24 @@ SENDERS = [
     simple("checkr", "X-Checkr-Signature"),
 ]
 
+STANDARD = standard("standard-webhooks-ed25519")
+PUBLIC = [
+    PublicSender("discord", lambda r, secret: str(r["now"]).encode() + r["body"],
+                 stamped("X-Signature-Ed25519", "X-Signature-Timestamp"),
+                 ed25519_key, ed25519_sign, lambda key: ed25519_raw(key).hex()),
+    PublicSender("telnyx", lambda r, secret: f"{r['now']}|".encode() + r["body"],
+                 stamped("telnyx-signature-ed25519", "telnyx-timestamp"),
+                 ed25519_key, ed25519_sign, lambda key: b64(ed25519_raw(key)), enc=b64, old=300, future=300),
+    PublicSender("standard-webhooks-ed25519", STANDARD.text,
+                 lambda sig, r: [[n, v.replace("v1,", "v1a,")] for n, v in STANDARD.write(sig, r)],
+                 ed25519_key, ed25519_sign, lambda key: "whpk_" + b64(ed25519_raw(key)), enc=b64, old=300, future=300,
+                 covers="body id"),
+    PublicSender("sendgrid", lambda r, secret: str(r["now"]).encode() + r["body"],
+                 stamped("X-Twilio-Email-Event-Webhook-Signature", "X-Twilio-Email-Event-Webhook-Timestamp"),
+                 p256_key, p256_sign, spki, enc=b64),
+    PublicSender("wise", body_only, one("X-Signature-SHA256"), rsa_key, rsa_sign, pem, enc=b64),
+]
+
 TOKENS = {
     "gitlab-token": "X-Gitlab-Token",
     "telegram": "X-Telegram-Bot-Api-Secret-Token",
@@ -223,7 +338,7 @@ def line(name, case, expected, headers, secrets, r=None, **more):
     fields = {"id": f"own-{name}/{case}", "provider": name, "scheme": name, "kind": "delivery", "expected": expected,
               "method": r["method"], "url": r["url"], "headers": headers,
               "body_b64": base64.b64encode(r["body"]).decode(), "secrets": secrets, "now": r["now"], **more}
-    print(json.dumps(fields, ensure_ascii=False))
+    LINES.append(json.dumps(fields, ensure_ascii=False))
 
 
 def change_last(headers, change):
@@ -319,13 +434,25 @@ def basic(name):
         line(name, case, expected, headers, [secret])
 
 
+def kept(name):
+    """The lines of a provider as they stand in the file."""
+    return [text for text in FILE.read_text().splitlines() if json.loads(text)["scheme"] == name]
+
+
 def main():
     for sender in SENDERS:
         signed(sender)
+    for sender in PUBLIC:
+        if ec is None:
+            LINES.extend(kept(sender.name))
+            print(f"{sender.name}: kept, the package cryptography is missing", file=sys.stderr)
+        else:
+            signed(sender)
     for name, header in TOKENS.items():
         token(name, header)
     for name in BASICS:
         basic(name)
+    FILE.write_text("\n".join(LINES) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 use super::Preset;
 use super::row::{basic, hmac, row, s, token};
 use crate::verify::encoding::KeyForm;
+use crate::verify::public::PublicAlg;
 use crate::verify::scheme::Unit;
 
 pub(super) fn rows() -> Vec<Preset> {
@@ -118,6 +119,22 @@ pub(super) fn rows() -> Vec<Preset> {
                 "Recurly",
                 hmac("recurly-signature").over("{ts}.{body}").time_first(",", Unit::Millis).both(300),
                 "the first item is the time in milliseconds, the others are signatures",
+            )
+        },
+        // transferwise/digital-signatures-examples; docs.wise.com, event handling
+        Preset {
+            natural_key: &["body.data.resource.profile_id"],
+            namespace: Some("wise"),
+            key_signed: true,
+            event_id: Some("headers.x-delivery-id"),
+            event_type: Some("body.event_type"),
+            answer_limit: s(5),
+            repeats: Some(true),
+            ..row(
+                "wise",
+                "Wise",
+                hmac("x-signature-sha256").public(PublicAlg::RsaPkcs1, KeyForm::Pem).base64(),
+                "the secret is Wise's public key in PEM, another one for the sandbox; at most 25 tries within two weeks",
             )
         },
         // muxinc/mux-elixir

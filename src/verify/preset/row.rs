@@ -7,6 +7,7 @@ use http::HeaderName;
 use super::Preset;
 use crate::verify::encoding::{Enc, KeyForm};
 use crate::verify::mac::Hash;
+use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{
     Alg, Basic, Before, Carrier, Items, List, Place, Prefix, Scheme, Signed, Time, Token, Unit, Window,
 };
@@ -91,6 +92,11 @@ impl Signed {
         Self { alg: Alg::Digest(Hash::Sha256), ..self }
     }
 
+    /// A public key, written in this form.
+    pub(super) fn public(self, alg: PublicAlg, key: KeyForm) -> Self {
+        Self { alg: Alg::Public(alg), key, ..self }
+    }
+
     /// A further name of the signature's header.
     pub(super) fn or_header(mut self, name: &'static str) -> Self {
         if let Carrier::Header(headers) = &mut self.carrier {
@@ -136,6 +142,14 @@ impl Signed {
     pub(super) fn pairs(self, separators: &str, pair: &str, take: &str) -> Self {
         let list = List { separators: separators.into(), trim: false };
         Self { items: Items::Pairs { list, pair: pair.into(), take: vec![take.into()] }, ..self }
+    }
+
+    /// Other items than those named before are the signatures.
+    pub(super) fn take(mut self, name: &str) -> Self {
+        if let Items::Pairs { take, .. } = &mut self.items {
+            *take = vec![name.into()];
+        }
+        self
     }
 
     /// Blanks around items do not count.
