@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
 
+use super::armed::{Armed, arm, is_among};
 use super::encoding::Enc;
 use super::found::{Found, one, present};
-use super::mac::{self, Hash, Key, Mac};
+use super::mac;
 use super::preset::{self, Preset};
-use super::public::PublicKey;
-use super::reject::{Rejection, shown};
+use super::reject::{Rejection, shown, shown_url};
 use super::scheme::{Alg, Basic, Before, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
-use super::spec::{Choice, SecretSpec, Spec, SpecError, base_url};
+use super::spec::{Choice, Spec, SpecError, base_url};
 use super::template::{Parts, Piece};
 use super::time;
-use crate::event::{Secret, Wall};
+use crate::event::Wall;
 
 /// A request as far as a signature can cover it.
 #[derive(Clone, Copy, Debug)]
@@ -81,26 +81,6 @@ pub struct Verifier {
     plain: Arc<str>,
 }
 
-/// A secret made ready.
-pub(super) struct Armed {
-    pub(super) value: Secret,
-    until: Option<Wall>,
-    label: Arc<str>,
-    key: Armament,
-}
-
-/// What a scheme made of a secret, once.
-enum Armament {
-    /// Nothing: its text is compared.
-    Text,
-    /// An HMAC's scheduled key.
-    Hmac(Key),
-    /// The hash of a text that contains it.
-    Digest(Hash),
-    /// The public key that it is.
-    Public(PublicKey),
-}
-
 /// Signatures of one request that are tried against public keys: each costs as much as thousands
 /// of bytes of HMAC, and passes over the whole text again. A rotation needs two.
 const PUBLIC_TRIED_MAX: usize = 4;
@@ -155,6 +135,8 @@ impl Verifier {
             Scheme::Token(token) => self.token(token, request, when),
             Scheme::Basic(basic) => self.basic(basic, request, when),
             Scheme::Signed(signed) => self.signed(signed, request, when),
+            Scheme::Form(form) => self.form(form, request, when),
+            Scheme::Posted(posted) => self.posted(posted, request, when),
         }
     }
 
@@ -237,7 +219,11 @@ impl Verifier {
             return Err(Rejection::malformed(&found.header, format!("its signature is not {}", signed.enc.name())));
         }
         let matched = match signed.alg {
-            Alg::Hmac(_) | Alg::Digest(_) => self.first_match(when, |armed| armed.made(signed, &parts, &claimed))?,
+            Alg::Hmac(_) | Alg::Digest(_) => self.first_match(when, |armed| {
+                let Some(mut mac) = armed.start() else { return false };
+                signed.template.feed(&parts, armed.value.expose(), &mut mac);
+                is_among(&mac.finish(), &claimed)
+            })?,
             Alg::Public(_) if claimed.len() > PUBLIC_TRIED_MAX => {
                 return Err(Rejection::malformed(&found.header, format!("more than {PUBLIC_TRIED_MAX} signatures")));
             }
@@ -247,9 +233,9 @@ impl Verifier {
             }
         };
         let verified = matched.ok_or_else(|| Rejection::BadSignature {
-            header: found.header,
-            secrets: self.live(when).count(),
-            url: url.map(|url| shown(url.as_bytes())),
+            place: found.header.to_string(),
+            secrets: self.live_count(when),
+            url: url.as_deref().map(shown_url),
         })?;
         self.judge_time(signed, request.body, sent_ms, when, verified)
     }
@@ -302,7 +288,7 @@ impl Verifier {
     }
 
     /// The first secret in use that fits; all are tried before it is said that none does.
-    fn first_match(&self, when: When, fits: impl Fn(&Armed) -> bool) -> Result<Option<Verified>, Rejection> {
+    pub(super) fn first_match(&self, when: When, fits: impl Fn(&Armed) -> bool) -> Result<Option<Verified>, Rejection> {
         if self.live(when).next().is_none() {
             return Err(Rejection::SecretsExpired);
         }
@@ -313,12 +299,17 @@ impl Verifier {
         }))
     }
 
+    /// How many secrets are in use.
+    pub(super) fn live_count(&self, when: When) -> usize {
+        self.live(when).count()
+    }
+
     fn live(&self, when: When) -> impl Iterator<Item = (usize, &Armed)> {
         self.secrets.iter().enumerate().filter(move |(_, armed)| armed.in_use(when))
     }
 
     /// The public address that was posted to.
-    fn url(&self, request: &Request<'_>) -> Result<String, Rejection> {
+    pub(super) fn url(&self, request: &Request<'_>) -> Result<String, Rejection> {
         let base = self.public_url.as_deref().or(request.seen_url).ok_or(Rejection::UnknownUrl)?;
         Ok(format!("{base}{}", request.target))
     }
@@ -333,37 +324,6 @@ impl fmt::Debug for Verifier {
             .field("public_url", &self.public_url)
             .field("enforce", &self.enforce)
             .finish_non_exhaustive()
-    }
-}
-
-impl Armed {
-    pub(super) fn in_use(&self, when: When) -> bool {
-        match (self.until, when) {
-            (Some(until), When::At(now)) => now < until,
-            (None, _) | (_, When::AnyAge | When::Opaque) => true,
-        }
-    }
-
-    /// Begins a signed text; `None` where this secret cannot sign.
-    pub(super) fn start(&self) -> Option<Mac> {
-        match &self.key {
-            Armament::Hmac(key) => Some(key.start()),
-            Armament::Digest(hash) => Some(Mac::plain(*hash)),
-            Armament::Text | Armament::Public(_) => None,
-        }
-    }
-
-    /// Whether one of `claimed` is what this secret gives for the text.
-    fn made(&self, signed: &Signed, parts: &Parts<'_>, claimed: &[Vec<u8>]) -> bool {
-        let Some(mut mac) = self.start() else { return false };
-        signed.template.feed(parts, self.value.expose(), &mut mac);
-        let tag = mac.finish();
-        // Not `any`: every candidate costs the same, wherever the right one stands.
-        claimed.iter().fold(false, |hit, claimed| hit | tag.matches(claimed))
-    }
-
-    fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
-        matches!(&self.key, Armament::Public(key) if key.verifies(text, signature))
     }
 }
 
@@ -400,40 +360,4 @@ fn window(scheme: &Scheme, tolerance: Option<Duration>) -> Window {
         Some(span) => Window { old: span, future: own.future.map(|_| span) },
         None => own,
     }
-}
-
-fn arm(name: &str, scheme: &Scheme, secrets: Vec<SecretSpec>) -> Result<Vec<Armed>, SpecError> {
-    match (scheme, secrets.is_empty()) {
-        (Scheme::None, true) => return Ok(Vec::new()),
-        (Scheme::None, false) => return Err(SpecError::SecretUnused),
-        (_, true) => return Err(SpecError::NoSecret { scheme: name.to_owned() }),
-        (_, false) => {}
-    }
-    secrets.into_iter().enumerate().map(|(index, secret)| arm_one(name, scheme, index, secret)).collect()
-}
-
-fn arm_one(name: &str, scheme: &Scheme, index: usize, secret: SecretSpec) -> Result<Armed, SpecError> {
-    let wrong = |expected| SpecError::SecretForm { index, scheme: name.to_owned(), expected };
-    let text = secret.value.expose();
-    if text.is_empty() {
-        return Err(wrong("text that is not empty"));
-    }
-    let key = match scheme {
-        Scheme::Signed(signed) => {
-            let key = signed.key.key(text).ok_or_else(|| wrong(signed.key.looks_like()))?;
-            match signed.alg {
-                Alg::Hmac(hash) => Armament::Hmac(Key::new(hash, &key)),
-                Alg::Digest(hash) => Armament::Digest(hash),
-                Alg::Public(alg) => {
-                    Armament::Public(PublicKey::read(alg, &key).ok_or_else(|| wrong(alg.looks_like()))?)
-                }
-            }
-        }
-        Scheme::Basic(Basic { user: None }) if !text.contains(&b':') => {
-            return Err(wrong("user:password, or the password alone and `user` beside it"));
-        }
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => Armament::Text,
-    };
-    let label = format!("{name} secret={index}").into();
-    Ok(Armed { value: secret.value, until: secret.until, label, key })
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::encoding::{Enc, KeyForm};
+use super::form::{Form, FormText};
 use super::mac::Hash;
+use super::posted::Posted;
 use super::public::PublicAlg;
 use super::template::{Piece, Template};
 
@@ -28,6 +30,10 @@ pub enum Scheme {
     Basic(Basic),
     /// A signature in a header over a text that is made of the request.
     Signed(Box<Signed>),
+    /// A signature over the address and the fields of a form.
+    Form(Form),
+    /// Signature and signed text are fields of a form.
+    Posted(Posted),
 }
 
 /// A header that equals the secret.
@@ -215,6 +221,7 @@ impl Scheme {
                 Alg::Digest(_) => "digest",
                 Alg::Public(_) => "public-key",
             },
+            Self::Form(_) | Self::Posted(_) => "form",
         }
     }
 
@@ -223,7 +230,7 @@ impl Scheme {
     pub fn time(&self) -> Option<&Time> {
         match self {
             Self::Signed(signed) => signed.time.as_ref(),
-            Self::None | Self::Token(_) | Self::Basic(_) => None,
+            Self::None | Self::Token(_) | Self::Basic(_) | Self::Form(_) | Self::Posted(_) => None,
         }
     }
 
@@ -231,19 +238,22 @@ impl Scheme {
     /// as far as the template names it.
     #[must_use]
     pub fn covers_body(&self) -> bool {
-        self.template().is_some_and(|template| template.uses(&Piece::Body))
+        match self {
+            Self::Form(_) => true,
+            // What it covers is one field, and what it holds is not for others to read.
+            Self::Posted(_) => false,
+            Self::Signed(signed) => signed.template.uses(&Piece::Body),
+            Self::None | Self::Token(_) | Self::Basic(_) => false,
+        }
     }
 
     /// Whether the signature covers the public address, so that `public_url` matters.
     #[must_use]
     pub fn covers_url(&self) -> bool {
-        self.template().is_some_and(|template| template.uses(&Piece::Url))
-    }
-
-    fn template(&self) -> Option<&Template> {
         match self {
-            Self::Signed(signed) => Some(&signed.template),
-            Self::None | Self::Token(_) | Self::Basic(_) => None,
+            Self::Form(_) => true,
+            Self::Signed(signed) => signed.template.uses(&Piece::Url),
+            Self::None | Self::Token(_) | Self::Basic(_) | Self::Posted(_) => false,
         }
     }
 
@@ -252,7 +262,15 @@ impl Scheme {
     #[must_use]
     pub fn headers(&self) -> Headers {
         match self {
-            Self::None => Headers::default(),
+            Self::None | Self::Posted(_) => Headers::default(),
+            Self::Form(form) => {
+                let carriers = vec![form.header.as_str().to_owned()];
+                let others = match &form.text {
+                    FormText::Plivo { nonce } => vec![nonce.as_str().to_owned()],
+                    FormText::Twilio | FormText::Mandrill => Vec::new(),
+                };
+                Headers { carriers, others }
+            }
             Self::Token(token) => Headers::carriers(&token.headers),
             Self::Basic(_) => Headers::carriers(&[http::header::AUTHORIZATION]),
             Self::Signed(signed) => signed.headers(),
@@ -265,7 +283,7 @@ impl Scheme {
     /// The knob at fault, by its name in the configuration, and what is wrong in words.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
-            Self::None => Ok(()),
+            Self::None | Self::Form(_) | Self::Posted(_) => Ok(()),
             Self::Token(token) if token.headers.is_empty() => Err(("header", "the token's header is missing".into())),
             Self::Token(_) => Ok(()),
             Self::Basic(basic) => match &basic.user {

@@ -238,6 +238,7 @@ fn what_cannot_verify_is_refused_at_the_start() {
         (provider("standard-webhooks-ed25519", &["whpk_AAAA"]), "an Ed25519 public key, 32 bytes"),
         (provider("sendgrid", &[RSA_KEY]), "a P-256 public key"),
         (provider("wise", &[P256_KEY]), "an RSA public key of 2048 to 8192 bits"),
+        (provider("braintree", &["no-pair"]), "public key:private key"),
         (provider("wise", &["not a key"]), "-----BEGIN PUBLIC KEY-----"),
         (Spec { public_url: Some("a.example".into()), ..provider("square", &["s"]) }, "public_url"),
     ] {
@@ -259,6 +260,38 @@ fn the_signatures_tried_against_a_public_key_are_few() {
         reason(&verifier, &[("webhook-id", "a"), ("webhook-timestamp", "1767225600"), ("webhook-signature", &list)])
     };
     assert_eq!((at(4), at(5)), ("bad_signature", "malformed_header"));
+}
+
+#[test]
+fn a_form_is_signed_with_its_address_and_its_decoded_fields() {
+    let twilio = Verifier::new(provider("twilio", &["s"])).unwrap();
+    let (good, body) = signed(&twilio, "1");
+    assert_eq!(body, b"b=1&a=x1");
+    let judged = |body: &[u8], target, host| {
+        let request = Request { target, seen_url: Some(host), ..request(&good, body) };
+        twilio.judge(&request, NOW).map_err(|no| no.reason())
+    };
+    let host = "https://a.example";
+    assert!(judged(b"a=x1&b=1&b=%31", "/in/7?x=1", host).is_ok(), "order, encoding and repeats do not count");
+    assert!(judged(&body, "/in/7?x=1", "https://a.example:443").is_ok());
+    assert_eq!(judged(b"a=x1&b=1&b=2", "/in/7?x=1", host), Err("bad_signature"));
+    assert_eq!(judged(&body, "/in/7?x=2", host), Err("bad_signature"));
+    assert_eq!(judged(&body, "/in/7?x=1", "https://b.example"), Err("bad_signature"));
+    assert_eq!(judged("a&".repeat(1_001).as_bytes(), "/in/7?x=1", host), Err("malformed_body"));
+
+    let json = headers(&[("content-type", "application/json"), ("x-twilio-signature", "AAAA")]);
+    assert_eq!(twilio.judge(&request(&json, b"{}"), NOW).unwrap_err().reason(), "malformed_body");
+    let outgoing = |url| Outgoing { method: &POST, url, body: b"{}", now: NOW, id: "" };
+    let told = twilio.sign(&outgoing("https://a.example/?bodySHA256=00"), &mut HeaderMap::new()).unwrap_err();
+    let hash = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+    assert_eq!(told.to_string(), format!("this cannot be signed: the address must say bodySHA256={hash}"));
+    let url = format!("https://a.example/?bodySHA256={hash}");
+    let mut lines = HeaderMap::new();
+    twilio.sign(&outgoing(&url), &mut lines).unwrap();
+    let target = url.strip_prefix(host).unwrap();
+    let judged = |body| twilio.judge(&Request { target, ..request(&lines, body) }, NOW).map_err(|no| no.reason());
+    assert!(judged(b"{}").is_ok());
+    assert_eq!(judged(b"{ }"), Err("body_hash"));
 }
 
 #[test]
@@ -301,25 +334,52 @@ fn secret_for(scheme: &Scheme) -> &'static str {
             (Alg::Public(PublicAlg::RsaPkcs1), _) => RSA_KEY,
             (Alg::Hmac(_) | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
         },
-        Scheme::None | Scheme::Token(_) => "00112233445566778899aabbccddeeff",
+        Scheme::Posted(_) => "public:private",
+        Scheme::None | Scheme::Token(_) | Scheme::Form(_) => "00112233445566778899aabbccddeeff",
     }
 }
 
-/// A body that has the signed time, where the scheme looks for it there.
+/// Where a body's signature will stand.
+const PLACE: &str = "SIGNATURE";
+
+/// A body of the form that the scheme wants, its signature still missing where it stands in the body.
 fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
-    match scheme.time().map(|time| (&time.place, time.unit)) {
-        Some((Place::Body(path), unit)) => {
-            let rest = serde_json::to_string(rest).unwrap();
-            format!("{{{:?}:{},\"rest\":{rest}}}", path[0], unit.write(NOW)).into_bytes()
+    let plain: String = rest.chars().filter(char::is_ascii_alphanumeric).collect();
+    match scheme {
+        Scheme::Form(_) => format!("b={plain}&a=x{plain}").into_bytes(),
+        Scheme::Posted(posted) => format!("{}={PLACE}&{}=x{plain}", posted.signature, posted.payload).into_bytes(),
+        Scheme::Signed(_) | Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => {
+            match scheme.time().map(|time| (&time.place, time.unit)) {
+                Some((Place::Body(path), unit)) => {
+                    let rest = serde_json::to_string(rest).unwrap();
+                    format!("{{{:?}:{},\"rest\":{rest}}}", path[0], unit.write(NOW)).into_bytes()
+                }
+                _ => rest.as_bytes().to_vec(),
+            }
         }
-        _ => rest.as_bytes().to_vec(),
     }
+}
+
+/// A whole request that `verifier` signs at [`NOW`], wherever its signature stands.
+fn signed(verifier: &Verifier, rest: &str) -> (HeaderMap, Vec<u8>) {
+    let mut headers = HeaderMap::new();
+    let mut write = |body: &[u8]| {
+        let outgoing = Outgoing { method: &POST, url: "https://a.example/in/7?x=1", body, now: NOW, id: "msg_1" };
+        verifier.sign(&outgoing, &mut headers)
+    };
+    let mut body = body_for(verifier.scheme(), rest);
+    if let Err(told) = write(&body) {
+        let SignError::BodySignature { example, .. } = told else { panic!("{told}") };
+        body = String::from_utf8(body).unwrap().replace(PLACE, &example).into_bytes();
+        write(&body).unwrap();
+    }
+    (headers, body)
 }
 
 fn signature_header(scheme: &Scheme) -> Option<HeaderName> {
     match scheme {
-        Scheme::Signed(_) => header_names(scheme).into_iter().next(),
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => None,
+        Scheme::Signed(_) | Scheme::Form(_) => header_names(scheme).into_iter().next(),
+        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Posted(_) => None,
     }
 }
 
@@ -352,8 +412,8 @@ fn every_preset_signs_what_it_accepts() {
             assert_eq!(verifier.sign(&outgoing, &mut HeaderMap::new()), Err(SignError::PublicKeyOnly));
             continue;
         }
-        let body = body_for(&preset.scheme, "x");
-        let verified = verifier.judge(&request(&sign(&verifier, &body), &body), NOW).unwrap();
+        let (headers, body) = signed(&verifier, "x");
+        let verified = verifier.judge(&request(&headers, &body), NOW).unwrap();
         assert_eq!(&**verified.label(), format!("{} secret=0", preset.name));
         assert_eq!(verified.skew_s, preset.scheme.time().map(|_| 0), "{}", preset.name);
     }
@@ -372,8 +432,7 @@ proptest! {
         bit in 0..7u8,
     ) {
         let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
-        let body = body_for(&preset.scheme, &rest);
-        let good = sign(&verifier, &body);
+        let (good, body) = signed(&verifier, &rest);
         prop_assert!(verifier.judge(&request(&good, &body), NOW).is_ok());
 
         if preset.scheme.covers_body() && !body.is_empty() {
@@ -402,8 +461,12 @@ proptest! {
         preset in every_preset(),
         values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..6),
         shapes in prop::collection::vec("[tvhs10=,; .]{0,40}", 0..6),
-        body in prop::collection::vec(any::<u8>(), 0..200),
+        body in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            "[abt_signaturepyload=&%|+0-9]{0,80}".prop_map(String::into_bytes),
+        ],
         seconds in any::<u32>(),
+        url in any::<bool>(),
     ) {
         let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
         let names = header_names(&preset.scheme);
@@ -415,7 +478,7 @@ proptest! {
             .filter_map(|(name, value)| Some((name.clone(), HeaderValue::from_bytes(&value).ok()?)))
             .collect();
         let now = Wall::from_unix_s(seconds.into());
-        let request = Request { method: &POST, target: "/", seen_url: None, headers: &lines, body: &body };
+        let request = Request { seen_url: Some("https://a.example").filter(|_| url), ..request(&lines, &body) };
         let rejection = verifier.judge(&request, now).unwrap_err();
         prop_assert!(Rejection::REASONS.contains(&rejection.reason()));
         prop_assert!(rejection.to_string().chars().all(|c| !c.is_control()));

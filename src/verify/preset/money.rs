@@ -3,8 +3,9 @@
 use super::Preset;
 use super::row::{basic, hmac, row, s, token};
 use crate::verify::encoding::KeyForm;
+use crate::verify::posted::Posted;
 use crate::verify::public::PublicAlg;
-use crate::verify::scheme::Unit;
+use crate::verify::scheme::{Scheme, Unit};
 
 pub(super) fn rows() -> Vec<Preset> {
     vec![
@@ -164,6 +165,13 @@ pub(super) fn rows() -> Vec<Preset> {
                 "the time is in milliseconds",
             )
         },
+        // braintree/braintree_python webhook_notification_gateway
+        row(
+            "braintree",
+            "Braintree",
+            Scheme::Posted(Posted { signature: "bt_signature", payload: "bt_payload" }),
+            "the secret is `public key:private key`; the payload is XML in base64, in which no key expression looks",
+        ),
         // checkr/webhook-verification-examples
         row("checkr", "Checkr", hmac("x-checkr-signature"), "signed with the API key"),
         row("chargebee", "Chargebee", basic(), "signs nothing; HTTP Basic as set up for the webhook"),

@@ -1,8 +1,12 @@
 //! Messages, meetings, forms, customers: what people do with each other.
 
+use http::HeaderName;
+
 use super::Preset;
-use super::row::{basic, hmac, row, s, token};
+use super::row::{basic, form, hmac, row, s, token};
 use crate::verify::encoding::KeyForm;
+use crate::verify::form::FormText;
+use crate::verify::mac::Hash;
 use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{Signed, Unit};
 
@@ -101,6 +105,44 @@ pub(super) fn rows() -> Vec<Preset> {
             "Telegram",
             token("x-telegram-bot-api-secret-token"),
             "the token of setWebhook; it proves nothing about the body",
+        ),
+        // twilio.com/docs/usage/security, webhooks connection overrides; twilio-python, -java, -php validators
+        Preset {
+            natural_key: &["body.AccountSid"],
+            key_signed: true,
+            event_id: Some("headers.i-twilio-idempotency-token"),
+            answer_limit: s(15),
+            repeats: Some(false),
+            ..row(
+                "twilio",
+                "Twilio",
+                form("x-twilio-signature", Hash::Sha1, FormText::Twilio),
+                "the secret is the auth token; signs the address, so set `public_url`; repeats only what could not \
+                 connect; many endpoints want TwiML from the application (`respond: upstream`)",
+            )
+        },
+        // mailchimp.com/developer/transactional, "Authenticating webhook requests"; evendis/mandrill-rails
+        Preset {
+            event_id: Some("body.mandrill_events | json | 0._id"),
+            event_type: Some("body.mandrill_events | json | 0.event"),
+            ..row(
+                "mandrill",
+                "Mandrill (Mailchimp Transactional)",
+                form("x-mandrill-signature", Hash::Sha1, FormText::Mandrill),
+                "the secret is the webhook's key; signs the address, so set `public_url`; one body holds many events",
+            )
+        },
+        // plivo/plivo-python utils/signature_v3.py
+        row(
+            "plivo",
+            "Plivo",
+            form(
+                "x-plivo-signature-v3",
+                Hash::Sha256,
+                FormText::Plivo { nonce: HeaderName::from_static("x-plivo-signature-v3-nonce") },
+            ),
+            "the secret is the auth token; signs the address, so set `public_url`; many endpoints want XML from the \
+             application (`respond: upstream`)",
         ),
         // discord/discord-api-docs, interactions overview, webhook events. It names no window.
         Preset {

@@ -6,6 +6,7 @@ use http::HeaderName;
 
 use super::Preset;
 use crate::verify::encoding::{Enc, KeyForm};
+use crate::verify::form::{Form, FormText};
 use crate::verify::mac::Hash;
 use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{
@@ -68,6 +69,11 @@ pub(super) fn token(header: &'static str) -> Scheme {
 /// HTTP Basic with `user:password` as the secret.
 pub(super) fn basic() -> Scheme {
     Scheme::Basic(Basic { user: None })
+}
+
+/// A signature over the address and the fields of a form.
+pub(super) fn form(header: &'static str, hash: Hash, text: FormText) -> Scheme {
+    Scheme::Form(Form { header: HeaderName::from_static(header), hash, text })
 }
 
 fn names(names: &[&'static str]) -> Vec<HeaderName> {
