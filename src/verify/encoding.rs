@@ -79,6 +79,10 @@ pub enum KeyForm {
     Whsec,
     /// `whsec_` and base64; without that prefix its bytes (OpenAI).
     WhsecOrText,
+    /// `whpk_` and base64, or the base64 alone: a public key (Standard Webhooks).
+    Whpk,
+    /// A public key as `-----BEGIN PUBLIC KEY-----` and so on (RFC 7468 §13), or the base64 alone.
+    Pem,
 }
 
 impl KeyForm {
@@ -96,6 +100,8 @@ impl KeyForm {
             Self::Whsec => whsec(secret),
             Self::WhsecOrText if secret.starts_with(WHSEC) => whsec(secret),
             Self::WhsecOrText => Self::Text.key(secret),
+            Self::Whpk => unbase64(secret.strip_prefix(WHPK).unwrap_or(secret)),
+            Self::Pem => pem(secret),
         }
     }
 
@@ -108,15 +114,31 @@ impl KeyForm {
             Self::Base64 => "base64",
             Self::Whsec => "whsec_ followed by base64",
             Self::WhsecOrText => "whsec_ followed by base64, or plain text",
+            Self::Whpk => "whpk_ followed by base64",
+            Self::Pem => "-----BEGIN PUBLIC KEY----- and so on, or the base64 in it alone",
         }
     }
 }
 
 const WHSEC: &[u8] = b"whsec_";
+const WHPK: &[u8] = b"whpk_";
+const PEM_BEGIN: &[u8] = b"-----BEGIN PUBLIC KEY-----";
+const PEM_END: &[u8] = b"-----END PUBLIC KEY-----";
 
 /// The key of a Standard Webhooks secret, with or without its prefix.
 pub(super) fn whsec(secret: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     unbase64(secret.strip_prefix(WHSEC).unwrap_or(secret))
+}
+
+/// The bytes inside PEM, with its lines or pasted into one; or of base64 alone.
+fn pem(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let text = text.trim_ascii();
+    let inside = match text.strip_prefix(PEM_BEGIN) {
+        Some(rest) => rest.strip_suffix(PEM_END)?,
+        None => text,
+    };
+    let one_line: Vec<u8> = inside.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    unbase64(&one_line)
 }
 
 fn unbase64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
@@ -176,9 +198,19 @@ mod tests {
         assert_eq!(key(KeyForm::WhsecOrText, "c2VjcmV0"), Some(b"c2VjcmV0".to_vec()));
         assert_eq!(key(KeyForm::WhsecOrText, "whsec_c2VjcmV0"), Some(b"secret".to_vec()));
         assert_eq!(key(KeyForm::Hex, "736563"), Some(b"sec".to_vec()));
-        for (form, text) in
-            [(KeyForm::Hex, "73656"), (KeyForm::Base64, "a b"), (KeyForm::Whsec, "whsec_"), (KeyForm::Text, "")]
-        {
+        assert_eq!(key(KeyForm::Whpk, "whpk_c2VjcmV0"), Some(b"secret".to_vec()));
+        for text in ["-----BEGIN PUBLIC KEY-----\r\nc2Vj\r\ncmV0\n-----END PUBLIC KEY-----\n", "c2Vj\ncmV0"] {
+            assert_eq!(key(KeyForm::Pem, text), Some(b"secret".to_vec()), "{text}");
+        }
+        for (form, text) in [
+            (KeyForm::Hex, "73656"),
+            (KeyForm::Base64, "a b"),
+            (KeyForm::Whsec, "whsec_"),
+            (KeyForm::Text, ""),
+            (KeyForm::Whpk, "whpk_"),
+            (KeyForm::Pem, "-----BEGIN PUBLIC KEY-----c2VjcmV0"),
+            (KeyForm::Pem, "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----"),
+        ] {
             assert_eq!(key(form, text), None, "{form:?} {text:?}");
         }
     }

@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
 
+use super::armed::{Armed, arm, is_among};
 use super::encoding::Enc;
 use super::found::{Found, one, present};
-use super::mac::{self, Key, Mac};
+use super::mac;
 use super::preset::{self, Preset};
-use super::reject::{Rejection, shown};
+use super::reject::{Rejection, shown, shown_url};
 use super::scheme::{Alg, Basic, Before, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
-use super::spec::{Choice, SecretSpec, Spec, SpecError, base_url};
+use super::spec::{Choice, Spec, SpecError, base_url};
 use super::template::{Parts, Piece};
 use super::time;
-use crate::event::{Secret, Wall};
+use crate::event::Wall;
 
 /// A request as far as a signature can cover it.
 #[derive(Clone, Copy, Debug)]
@@ -80,14 +81,9 @@ pub struct Verifier {
     plain: Arc<str>,
 }
 
-/// A secret made ready.
-pub(super) struct Armed {
-    pub(super) value: Secret,
-    until: Option<Wall>,
-    label: Arc<str>,
-    /// The scheduled key, where the scheme is an HMAC.
-    pub(super) key: Option<Key>,
-}
+/// Signatures of one request that are tried against public keys: each costs as much as thousands
+/// of bytes of HMAC, and passes over the whole text again. A rotation needs two.
+const PUBLIC_TRIED_MAX: usize = 4;
 
 impl Verifier {
     /// Makes a verifier.
@@ -139,6 +135,8 @@ impl Verifier {
             Scheme::Token(token) => self.token(token, request, when),
             Scheme::Basic(basic) => self.basic(basic, request, when),
             Scheme::Signed(signed) => self.signed(signed, request, when),
+            Scheme::Form(form) => self.form(form, request, when),
+            Scheme::Posted(posted) => self.posted(posted, request, when),
         }
     }
 
@@ -220,17 +218,24 @@ impl Verifier {
         if claimed.is_empty() {
             return Err(Rejection::malformed(&found.header, format!("its signature is not {}", signed.enc.name())));
         }
-        let matched = self.first_match(when, |armed| {
-            let mut mac = armed.start(signed.alg);
-            signed.template.feed(&parts, armed.value.expose(), &mut mac);
-            let tag = mac.finish();
-            // Not `any`: every candidate costs the same, wherever the right one stands.
-            claimed.iter().fold(false, |hit, claimed| hit | tag.matches(claimed))
-        })?;
+        let matched = match signed.alg {
+            Alg::Hmac(_) | Alg::Digest(_) => self.first_match(when, |armed| {
+                let Some(mut mac) = armed.start() else { return false };
+                signed.template.feed(&parts, armed.value.expose(), &mut mac);
+                is_among(&mac.finish(), &claimed)
+            })?,
+            Alg::Public(_) if claimed.len() > PUBLIC_TRIED_MAX => {
+                return Err(Rejection::malformed(&found.header, format!("more than {PUBLIC_TRIED_MAX} signatures")));
+            }
+            Alg::Public(_) => {
+                let text = signed.template.joined(&parts);
+                self.first_match(when, |armed| claimed.iter().any(|claimed| armed.verifies(&text, claimed)))?
+            }
+        };
         let verified = matched.ok_or_else(|| Rejection::BadSignature {
-            header: found.header,
-            secrets: self.live(when).count(),
-            url: url.map(|url| shown(url.as_bytes())),
+            place: found.header.to_string(),
+            secrets: self.live_count(when),
+            url: url.as_deref().map(shown_url),
         })?;
         self.judge_time(signed, request.body, sent_ms, when, verified)
     }
@@ -283,7 +288,7 @@ impl Verifier {
     }
 
     /// The first secret in use that fits; all are tried before it is said that none does.
-    fn first_match(&self, when: When, fits: impl Fn(&Armed) -> bool) -> Result<Option<Verified>, Rejection> {
+    pub(super) fn first_match(&self, when: When, fits: impl Fn(&Armed) -> bool) -> Result<Option<Verified>, Rejection> {
         if self.live(when).next().is_none() {
             return Err(Rejection::SecretsExpired);
         }
@@ -294,12 +299,17 @@ impl Verifier {
         }))
     }
 
+    /// How many secrets are in use.
+    pub(super) fn live_count(&self, when: When) -> usize {
+        self.live(when).count()
+    }
+
     fn live(&self, when: When) -> impl Iterator<Item = (usize, &Armed)> {
         self.secrets.iter().enumerate().filter(move |(_, armed)| armed.in_use(when))
     }
 
     /// The public address that was posted to.
-    fn url(&self, request: &Request<'_>) -> Result<String, Rejection> {
+    pub(super) fn url(&self, request: &Request<'_>) -> Result<String, Rejection> {
         let base = self.public_url.as_deref().or(request.seen_url).ok_or(Rejection::UnknownUrl)?;
         Ok(format!("{base}{}", request.target))
     }
@@ -314,23 +324,6 @@ impl fmt::Debug for Verifier {
             .field("public_url", &self.public_url)
             .field("enforce", &self.enforce)
             .finish_non_exhaustive()
-    }
-}
-
-impl Armed {
-    pub(super) fn in_use(&self, when: When) -> bool {
-        match (self.until, when) {
-            (Some(until), When::At(now)) => now < until,
-            (None, _) | (_, When::AnyAge | When::Opaque) => true,
-        }
-    }
-
-    /// Begins a signed text.
-    pub(super) fn start(&self, alg: Alg) -> Mac {
-        match &self.key {
-            Some(key) => key.start(),
-            None => Mac::plain(alg.hash()),
-        }
     }
 }
 
@@ -367,37 +360,4 @@ fn window(scheme: &Scheme, tolerance: Option<Duration>) -> Window {
         Some(span) => Window { old: span, future: own.future.map(|_| span) },
         None => own,
     }
-}
-
-fn arm(name: &str, scheme: &Scheme, secrets: Vec<SecretSpec>) -> Result<Vec<Armed>, SpecError> {
-    match (scheme, secrets.is_empty()) {
-        (Scheme::None, true) => return Ok(Vec::new()),
-        (Scheme::None, false) => return Err(SpecError::SecretUnused),
-        (_, true) => return Err(SpecError::NoSecret { scheme: name.to_owned() }),
-        (_, false) => {}
-    }
-    secrets.into_iter().enumerate().map(|(index, secret)| arm_one(name, scheme, index, secret)).collect()
-}
-
-fn arm_one(name: &str, scheme: &Scheme, index: usize, secret: SecretSpec) -> Result<Armed, SpecError> {
-    let wrong = |expected| SpecError::SecretForm { index, scheme: name.to_owned(), expected };
-    let text = secret.value.expose();
-    if text.is_empty() {
-        return Err(wrong("text that is not empty"));
-    }
-    let key = match scheme {
-        Scheme::Signed(signed) => {
-            let key = signed.key.key(text).ok_or_else(|| wrong(signed.key.looks_like()))?;
-            match signed.alg {
-                Alg::Hmac(hash) => Some(Key::new(hash, &key)),
-                Alg::Digest(_) => None,
-            }
-        }
-        Scheme::Basic(Basic { user: None }) if !text.contains(&b':') => {
-            return Err(wrong("user:password, or the password alone and `user` beside it"));
-        }
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => None,
-    };
-    let label = format!("{name} secret={index}").into();
-    Ok(Armed { value: secret.value, until: secret.until, label, key })
 }

@@ -43,12 +43,16 @@
 //! Where the signed time is in the body, the template must cover `{body}`; elsewhere it must use
 //! `{ts}`. A provider without a documented window gets 300 s both ways.
 
+mod armed;
 mod encoding;
+pub mod form;
 mod found;
 pub mod generic;
 mod judge;
 pub mod mac;
+pub mod posted;
 mod preset;
+pub mod public;
 mod reject;
 pub mod scheme;
 mod sign;

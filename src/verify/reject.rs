@@ -29,8 +29,8 @@ pub enum Rejection {
     },
     /// Everything is in its place and the signature is not right.
     BadSignature {
-        /// Where the signature stands.
-        header: HeaderName,
+        /// Where the signature stands: a header's name, or a place in the body.
+        place: String,
         /// How many secrets were tried.
         secrets: usize,
         /// The address that was taken for the signed one, escaped.
@@ -45,7 +45,12 @@ pub enum Rejection {
     Stale(Skew),
     /// Signed right, at a time that is still to come.
     Future(Skew),
-    /// The body does not hold the signed time that the scheme needs.
+    /// The signature is right, and covers the body by a hash that is another body's.
+    BodyHash {
+        /// Where the hash stands.
+        place: String,
+    },
+    /// The body does not hold what the scheme needs.
     MalformedBody {
         /// What is wrong, in words.
         problem: String,
@@ -69,13 +74,14 @@ pub struct Skew {
 
 impl Rejection {
     /// Every code that [`Rejection::reason`] can give, for metrics that begin at zero.
-    pub const REASONS: [&'static str; 9] = [
+    pub const REASONS: [&'static str; 10] = [
         "missing_header",
         "malformed_header",
         "bad_signature",
         "bad_token",
         "stale",
         "future",
+        "body_hash",
         "malformed_body",
         "unknown_url",
         "secrets_expired",
@@ -91,6 +97,7 @@ impl Rejection {
             Self::BadToken { .. } => "bad_token",
             Self::Stale(_) => "stale",
             Self::Future(_) => "future",
+            Self::BodyHash { .. } => "body_hash",
             Self::MalformedBody { .. } => "malformed_body",
             Self::UnknownUrl => "unknown_url",
             Self::SecretsExpired => "secrets_expired",
@@ -107,9 +114,9 @@ impl fmt::Display for Rejection {
         match self {
             Self::MissingHeader { header, carries } => write!(f, "header {header} is missing or empty; it carries {carries}"),
             Self::MalformedHeader { header, problem } => write!(f, "header {header}: {problem}"),
-            Self::BadSignature { header, secrets, url } => {
+            Self::BadSignature { place, secrets, url } => {
                 let tried = if *secrets == 1 { "the secret".to_owned() } else { format!("any of the {secrets} secrets") };
-                write!(f, "the signature in {header} was not made with {tried} over this request")?;
+                write!(f, "the signature in {place} was not made with {tried} over this request")?;
                 match url {
                     Some(url) => write!(f, ", its address taken as {url}"),
                     None => Ok(()),
@@ -118,7 +125,8 @@ impl fmt::Display for Rejection {
             Self::BadToken { header } => write!(f, "what {header} carries is not a configured secret"),
             Self::Stale(skew) => write!(f, "signed too long ago: {skew}"),
             Self::Future(skew) => write!(f, "signed at a time still to come: {skew}"),
-            Self::MalformedBody { problem } => write!(f, "the body does not hold the signed time: {problem}"),
+            Self::BodyHash { place } => write!(f, "the body is not the signed one: its SHA-256 is not the one of {place}"),
+            Self::MalformedBody { problem } => write!(f, "the body does not hold what the signature needs: {problem}"),
             Self::UnknownUrl => f.write_str(
                 "the signature covers the public address, which is not known: set `public_url`, or let the proxy pass `Host` on",
             ),
@@ -175,6 +183,17 @@ pub(super) fn shown(bytes: &[u8]) -> String {
     out
 }
 
+/// An address as a message may show it: as [`shown`], user and password taken out.
+pub(super) fn shown_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return shown(url.as_bytes()) };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let user_ends = rest.get(..end).and_then(|authority| authority.rfind('@'));
+    match user_ends.and_then(|at| rest.get(at + 1..)) {
+        Some(host) => shown(format!("{scheme}://***@{host}").as_bytes()),
+        None => shown(url.as_bytes()),
+    }
+}
+
 /// Characters that reorder what a terminal shows (Unicode UAX #9 §2), and line separators.
 fn is_bidi(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -189,6 +208,17 @@ mod tests {
         assert_eq!(shown("a\u{1b}[2J\u{202e}b\r\n".as_bytes()), "a\\u{1b}[2J\\u{202e}b\\u{d}\\u{a}");
         assert_eq!(shown(b"caf\xc3\xa9 \xff"), "café \\xff");
         assert_eq!(shown("x".repeat(500).as_bytes()).chars().count(), SHOWN_MAX + 1);
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        for (url, words) in [
+            ("https://user:pass@a.example/x@y", "https://***@a.example/x@y"),
+            ("https://a.example/x@y", "https://a.example/x@y"),
+            ("no address", "no address"),
+        ] {
+            assert_eq!(shown_url(url), words);
+        }
     }
 
     #[test]
@@ -208,10 +238,11 @@ mod tests {
         let all = [
             Rejection::MissingHeader { header: header.clone(), carries: "x" },
             Rejection::malformed(&header, "x"),
-            Rejection::BadSignature { header: header.clone(), secrets: 1, url: None },
+            Rejection::BadSignature { place: "x".to_owned(), secrets: 1, url: None },
             Rejection::BadToken { header },
             Rejection::Stale(skew),
             Rejection::Future(skew),
+            Rejection::BodyHash { place: String::new() },
             Rejection::MalformedBody { problem: String::new() },
             Rejection::UnknownUrl,
             Rejection::SecretsExpired,

@@ -9,7 +9,10 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::encoding::{Enc, KeyForm};
+use super::form::{Form, FormText};
 use super::mac::Hash;
+use super::posted::Posted;
+use super::public::PublicAlg;
 use super::template::{Piece, Template};
 
 /// How long a signed request stays good where its provider names no window, both ways: what
@@ -25,8 +28,12 @@ pub enum Scheme {
     Token(Token),
     /// HTTP Basic (RFC 7617).
     Basic(Basic),
-    /// A keyed hash over a text that is made of the request.
+    /// A signature in a header over a text that is made of the request.
     Signed(Box<Signed>),
+    /// A signature over the address and the fields of a form.
+    Form(Form),
+    /// Signature and signed text are fields of a form.
+    Posted(Posted),
 }
 
 /// A header that equals the secret.
@@ -56,10 +63,10 @@ pub struct Basic {
     pub user: Option<Box<str>>,
 }
 
-/// A keyed hash over a text that is made of the request.
+/// A signature in a header over a text that is made of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// The hash, and how it is keyed.
+    /// How it is made.
     pub alg: Alg,
     /// Where signatures stand.
     pub carrier: Carrier,
@@ -79,23 +86,15 @@ pub struct Signed {
     pub id: Vec<HeaderName>,
 }
 
-/// A hash, and how it is keyed.
+/// How a text is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alg {
     /// HMAC (RFC 2104).
     Hmac(Hash),
     /// The plain hash of a text that contains the secret.
     Digest(Hash),
-}
-
-impl Alg {
-    /// The hash function.
-    #[must_use]
-    pub fn hash(self) -> Hash {
-        match self {
-            Self::Hmac(hash) | Self::Digest(hash) => hash,
-        }
-    }
+    /// With a private key, whose public half is what we have.
+    Public(PublicAlg),
 }
 
 /// Where signatures stand.
@@ -220,7 +219,9 @@ impl Scheme {
             Self::Signed(signed) => match signed.alg {
                 Alg::Hmac(_) => "hmac",
                 Alg::Digest(_) => "digest",
+                Alg::Public(_) => "public-key",
             },
+            Self::Form(_) | Self::Posted(_) => "form",
         }
     }
 
@@ -229,7 +230,7 @@ impl Scheme {
     pub fn time(&self) -> Option<&Time> {
         match self {
             Self::Signed(signed) => signed.time.as_ref(),
-            Self::None | Self::Token(_) | Self::Basic(_) => None,
+            Self::None | Self::Token(_) | Self::Basic(_) | Self::Form(_) | Self::Posted(_) => None,
         }
     }
 
@@ -237,19 +238,42 @@ impl Scheme {
     /// as far as the template names it.
     #[must_use]
     pub fn covers_body(&self) -> bool {
-        self.template().is_some_and(|template| template.uses(&Piece::Body))
+        match self {
+            Self::Form(_) => true,
+            // What it covers is one field, and what it holds is not for others to read.
+            Self::Posted(_) => false,
+            Self::Signed(signed) => signed.template.uses(&Piece::Body),
+            Self::None | Self::Token(_) | Self::Basic(_) => false,
+        }
     }
 
     /// Whether the signature covers the public address, so that `public_url` matters.
     #[must_use]
     pub fn covers_url(&self) -> bool {
-        self.template().is_some_and(|template| template.uses(&Piece::Url))
+        match self {
+            Self::Form(_) => true,
+            Self::Signed(signed) => signed.template.uses(&Piece::Url),
+            Self::None | Self::Token(_) | Self::Basic(_) | Self::Posted(_) => false,
+        }
     }
 
-    fn template(&self) -> Option<&Template> {
+    /// The headers that a request must have for it: those that carry the proof (the first present
+    /// one counts; one that ends in `-` stands for itself and a number), then the others.
+    #[must_use]
+    pub fn headers(&self) -> Headers {
         match self {
-            Self::Signed(signed) => Some(&signed.template),
-            Self::None | Self::Token(_) | Self::Basic(_) => None,
+            Self::None | Self::Posted(_) => Headers::default(),
+            Self::Form(form) => {
+                let carriers = vec![form.header.as_str().to_owned()];
+                let others = match &form.text {
+                    FormText::Plivo { nonce } => vec![nonce.as_str().to_owned()],
+                    FormText::Twilio | FormText::Mandrill => Vec::new(),
+                };
+                Headers { carriers, others }
+            }
+            Self::Token(token) => Headers::carriers(&token.headers),
+            Self::Basic(_) => Headers::carriers(&[http::header::AUTHORIZATION]),
+            Self::Signed(signed) => signed.headers(),
         }
     }
 
@@ -259,7 +283,7 @@ impl Scheme {
     /// The knob at fault, by its name in the configuration, and what is wrong in words.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
-            Self::None => Ok(()),
+            Self::None | Self::Form(_) | Self::Posted(_) => Ok(()),
             Self::Token(token) if token.headers.is_empty() => Err(("header", "the token's header is missing".into())),
             Self::Token(_) => Ok(()),
             Self::Basic(basic) => match &basic.user {
@@ -273,7 +297,41 @@ impl Scheme {
     }
 }
 
+/// The names of headers that a scheme reads, in lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Where the proof stands.
+    pub carriers: Vec<String>,
+    /// What else must be there.
+    pub others: Vec<String>,
+}
+
+impl Headers {
+    fn carriers(names: &[HeaderName]) -> Self {
+        Self { carriers: texts(names).collect(), others: Vec::new() }
+    }
+}
+
+fn texts(names: &[HeaderName]) -> impl Iterator<Item = String> {
+    names.iter().map(|name| name.as_str().to_owned())
+}
+
 impl Signed {
+    fn headers(&self) -> Headers {
+        let time = match self.time.as_ref().map(|time| &time.place) {
+            Some(Place::Header(names)) => names.as_slice(),
+            Some(Place::Item(_) | Place::FirstItem | Place::Body(_)) | None => &[],
+        };
+        let in_text = self.template.headers().map(|name| name.as_str().to_owned());
+        Headers {
+            carriers: match &self.carrier {
+                Carrier::Header(names) => texts(names).collect(),
+                Carrier::Numbered(before) => vec![(*before).to_owned()],
+            },
+            others: texts(&self.id).chain(texts(time)).chain(in_text).collect(),
+        }
+    }
+
     fn check(&self) -> Result<(), (&'static str, String)> {
         let wrong = |knob, problem: &str| Err((knob, problem.to_owned()));
         if let Carrier::Header(headers) = &self.carrier

@@ -3,9 +3,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+use super::armed::Armed;
 use super::encoding::Enc;
 use super::found::one;
-use super::judge::{Armed, Verifier, When};
+use super::judge::{Request, Verifier, When};
 use super::scheme::{Basic, Carrier, Items, List, Place, Scheme, Signed, Time, Token};
 use super::template::{Parts, Piece};
 use super::time;
@@ -38,6 +39,23 @@ pub enum SignError {
     /// A value cannot stand in a header.
     #[error("{0} cannot stand in a header: it has characters that HTTP does not allow there")]
     NotAHeader(&'static str),
+    /// What is configured is the public half of the key.
+    #[error(
+        "only the provider can sign: it keeps the private key, and the secret here is its public half; \
+         use a request that the provider itself sent, e.g. from its test button"
+    )]
+    PublicKeyOnly,
+    /// The signature stands in the body, and is not right.
+    #[error("the signature stands in the body, which is sent as it is: {path} must be {example}")]
+    BodySignature {
+        /// Where.
+        path: String,
+        /// What would be right now.
+        example: String,
+    },
+    /// The body, or the address, is not what the scheme signs.
+    #[error("this cannot be signed: {0}")]
+    Body(String),
     /// The signed time is a member of the body, and is not in it.
     #[error("the body must hold the signed time at {path}, e.g. {example}")]
     BodyTime {
@@ -55,14 +73,27 @@ impl Verifier {
     /// # Errors
     /// What is missing, or cannot be written.
     pub fn sign(&self, outgoing: &Outgoing<'_>, headers: &mut HeaderMap) -> Result<(), SignError> {
-        let secret =
-            || self.secrets.iter().find(|armed| armed.in_use(When::At(outgoing.now))).ok_or(SignError::NoSecret);
+        let secret = || self.first_secret(outgoing.now);
         match &self.scheme {
             Scheme::None => Ok(()),
             Scheme::Token(token) => write_token(token, secret()?, headers),
             Scheme::Basic(basic) => write_basic(basic, secret()?, headers),
             Scheme::Signed(signed) => write_signature(signed, secret()?, outgoing, headers),
+            Scheme::Form(form) => form.sign(secret()?, outgoing, headers),
+            Scheme::Posted(posted) => self.sign_posted(posted, outgoing),
         }
+    }
+
+    /// The secret to sign with.
+    pub(super) fn first_secret(&self, now: Wall) -> Result<&Armed, SignError> {
+        self.secrets.iter().find(|armed| armed.in_use(When::At(now))).ok_or(SignError::NoSecret)
+    }
+}
+
+impl Outgoing<'_> {
+    /// As its receiver would see it, as far as schemes go whose signature stands in the body.
+    pub(super) fn as_request<'r>(&'r self, headers: &'r HeaderMap) -> Request<'r> {
+        Request { method: self.method, target: "", seen_url: Some(self.url), headers, body: self.body }
     }
 }
 
@@ -108,7 +139,7 @@ fn write_signature(
             })
             .collect::<Result<_, _>>()?,
     };
-    let mut mac = secret.start(signed.alg);
+    let mut mac = secret.start().ok_or(SignError::PublicKeyOnly)?;
     signed.template.feed(&parts, secret.value.expose(), &mut mac);
     let prefix = signed.prefix.as_ref().map_or("", |prefix| &*prefix.text);
     let signature = format!("{prefix}{}", signed.enc.encode(mac.finish().as_bytes()));
@@ -160,7 +191,12 @@ fn first(names: &[HeaderName]) -> &HeaderName {
     names.first().expect("a checked scheme names at least one header")
 }
 
-fn put(headers: &mut HeaderMap, name: &HeaderName, value: &[u8], what: &'static str) -> Result<(), SignError> {
+pub(super) fn put(
+    headers: &mut HeaderMap,
+    name: &HeaderName,
+    value: &[u8],
+    what: &'static str,
+) -> Result<(), SignError> {
     let value = HeaderValue::from_bytes(value).map_err(|_| SignError::NotAHeader(what))?;
     headers.insert(name.clone(), value);
     Ok(())

@@ -1,5 +1,7 @@
 //! The text that a signature covers, as a list of pieces read once from its written form.
 
+use std::borrow::Cow;
+
 use http::HeaderName;
 
 use super::mac::Mac;
@@ -101,9 +103,24 @@ impl Template {
 
     /// Feeds the signed text to `mac`, piece by piece.
     pub(super) fn feed(&self, parts: &Parts<'_>, secret: &[u8], mac: &mut Mac) {
+        self.each(parts, secret, |bytes| mac.update(bytes));
+    }
+
+    /// The signed text in one piece, for signatures that are not made of a hash in the making;
+    /// copied only where it is more than the body.
+    pub(super) fn joined<'a>(&self, parts: &Parts<'a>) -> Cow<'a, [u8]> {
+        if self.0 == [Piece::Body] {
+            return Cow::Borrowed(parts.body);
+        }
+        let mut text = Vec::new();
+        self.each(parts, b"", |bytes| text.extend_from_slice(bytes));
+        Cow::Owned(text)
+    }
+
+    fn each(&self, parts: &Parts<'_>, secret: &[u8], mut take: impl FnMut(&[u8])) {
         let mut headers = parts.headers.iter();
         for piece in &self.0 {
-            mac.update(match piece {
+            take(match piece {
                 Piece::Text(text) => text.as_bytes(),
                 Piece::Body => parts.body,
                 Piece::Time => parts.time,
@@ -185,5 +202,9 @@ mod tests {
         let mut whole = Mac::plain(Hash::Sha256);
         whole.update(b"S|M|U|1|T|2|I|B");
         assert_eq!(Enc::Hex.encode(fed.finish().as_bytes()), Enc::Hex.encode(whole.finish().as_bytes()));
+
+        let joined = |text: &str| Template::parse(text).unwrap().joined(&parts).into_owned();
+        assert_eq!(joined("{ts}|{hdr:a}{body}"), b"T|1B");
+        assert!(matches!(Template::parse("{body}").unwrap().joined(&parts), Cow::Borrowed(b"B")), "not copied");
     }
 }

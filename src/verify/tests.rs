@@ -5,13 +5,27 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
 
+use super::encoding::KeyForm;
 use super::generic::{Future, GenericSpec, HmacSpec, PlaceSpec, TimestampSpec};
-use super::scheme::{Carrier, Place, Scheme};
+use super::public::PublicAlg;
+use super::scheme::{Alg, Place, Scheme};
 use super::*;
 use crate::event::{Secret, Wall};
 
 const NOW: Wall = Wall(1_767_225_600_000_000);
 const POST: Method = Method::POST;
+/// Public keys whose private halves were thrown away.
+const P256_KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEsW8XZ3jkkN22Y9MX9u54mxhJQ1tPNIWLStJeWTU19dmQvD7Adgh/eH5/7FYHaD5Wc4yNUiJdGhADV2hheOwHYg==";
+const RSA_KEY: &str = "\
+-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAvsp6A27D9JxK+aUqaPcc
+YL7E5eKN96GlVstRE3JSbAZkx5HeK+q5E6MFHwLIRJvq+FsqGRfunZWKKU0PBJlV
+vr4vtWeG6PdozWAYW0bKp3p/S/wpEtqb2korz+hV81T8YP2uahhFjUV+aJ6+DBy1
+2Ou/k07Ha5thCGDhsMFFsZRE35yf2wN6UABpdGV5/FYqT5QbaFDeL64uNUxh5KjU
+AvbdR6Y51xSifsza0Ikd8BH9mty4lm3bDIeMZW9m/EV9LEBQXuMdchbDFAD0+V/X
++iAhnOoV3pj87MEZXRP1mVXPdrFS+JkaNhvTZWTAkI3MbXlHQRUJ4T6CbHkHVcSL
+SQIDAQAB
+-----END PUBLIC KEY-----";
 
 fn secrets(texts: &[&str]) -> Vec<SecretSpec> {
     texts.iter().map(|text| SecretSpec::new(Secret::new(*text))).collect()
@@ -220,12 +234,64 @@ fn what_cannot_verify_is_refused_at_the_start() {
         (provider("shopify", &["s", ""]), "secret 1 cannot be used"),
         (provider("svix", &["whsec_not base64"]), "whsec_ followed by base64"),
         (provider("adyen-header", &["xyz"]), "hexadecimal digits"),
+        (provider("discord", &["00ff"]), "an Ed25519 public key, 32 bytes"),
+        (provider("standard-webhooks-ed25519", &["whpk_AAAA"]), "an Ed25519 public key, 32 bytes"),
+        (provider("sendgrid", &[RSA_KEY]), "a P-256 public key"),
+        (provider("wise", &[P256_KEY]), "an RSA public key of 2048 to 8192 bits"),
+        (provider("braintree", &["no-pair"]), "public key:private key"),
+        (provider("wise", &["not a key"]), "-----BEGIN PUBLIC KEY-----"),
         (Spec { public_url: Some("a.example".into()), ..provider("square", &["s"]) }, "public_url"),
     ] {
         let told = Verifier::new(spec).unwrap_err().to_string();
         assert!(told.contains(words), "{told}");
         assert!(!told.contains("not base64\"") && !told.contains("xyz"), "the secret is told: {told}");
     }
+}
+
+#[test]
+fn the_signatures_tried_against_a_public_key_are_few() {
+    let verifier = Verifier::new(provider(
+        "standard-webhooks-ed25519",
+        &[secret_for(&preset("standard-webhooks-ed25519").unwrap().scheme)],
+    ))
+    .unwrap();
+    let at = |count| {
+        let list = format!("v1a,{} ", Enc::Base64.encode(&[7; 64])).repeat(count);
+        reason(&verifier, &[("webhook-id", "a"), ("webhook-timestamp", "1767225600"), ("webhook-signature", &list)])
+    };
+    assert_eq!((at(4), at(5)), ("bad_signature", "malformed_header"));
+}
+
+#[test]
+fn a_form_is_signed_with_its_address_and_its_decoded_fields() {
+    let twilio = Verifier::new(provider("twilio", &["s"])).unwrap();
+    let (good, body) = signed(&twilio, "1");
+    assert_eq!(body, b"b=1&a=x1");
+    let judged = |body: &[u8], target, host| {
+        let request = Request { target, seen_url: Some(host), ..request(&good, body) };
+        twilio.judge(&request, NOW).map_err(|no| no.reason())
+    };
+    let host = "https://a.example";
+    assert!(judged(b"a=x1&b=1&b=%31", "/in/7?x=1", host).is_ok(), "order, encoding and repeats do not count");
+    assert!(judged(&body, "/in/7?x=1", "https://a.example:443").is_ok());
+    assert_eq!(judged(b"a=x1&b=1&b=2", "/in/7?x=1", host), Err("bad_signature"));
+    assert_eq!(judged(&body, "/in/7?x=2", host), Err("bad_signature"));
+    assert_eq!(judged(&body, "/in/7?x=1", "https://b.example"), Err("bad_signature"));
+    assert_eq!(judged("a&".repeat(1_001).as_bytes(), "/in/7?x=1", host), Err("malformed_body"));
+
+    let json = headers(&[("content-type", "application/json"), ("x-twilio-signature", "AAAA")]);
+    assert_eq!(twilio.judge(&request(&json, b"{}"), NOW).unwrap_err().reason(), "malformed_body");
+    let outgoing = |url| Outgoing { method: &POST, url, body: b"{}", now: NOW, id: "" };
+    let told = twilio.sign(&outgoing("https://a.example/?bodySHA256=00"), &mut HeaderMap::new()).unwrap_err();
+    let hash = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+    assert_eq!(told.to_string(), format!("this cannot be signed: the address must say bodySHA256={hash}"));
+    let url = format!("https://a.example/?bodySHA256={hash}");
+    let mut lines = HeaderMap::new();
+    twilio.sign(&outgoing(&url), &mut lines).unwrap();
+    let target = url.strip_prefix(host).unwrap();
+    let judged = |body| twilio.judge(&Request { target, ..request(&lines, body) }, NOW).map_err(|no| no.reason());
+    assert!(judged(b"{}").is_ok());
+    assert_eq!(judged(b"{ }"), Err("body_hash"));
 }
 
 #[test]
@@ -254,45 +320,100 @@ fn foreign_text_in_a_rejection_is_escaped() {
     assert_eq!(words, "header stripe-signature: it has no item v1; found: t\\u{202e} v0\\xff");
 }
 
-/// A secret that every scheme takes as it is: hexadecimal, base64, and with a colon where one is needed.
+/// A secret of the form that the scheme wants.
 fn secret_for(scheme: &Scheme) -> &'static str {
     match scheme {
         Scheme::Basic(_) => "user:word",
-        Scheme::None | Scheme::Token(_) | Scheme::Signed(_) => "00112233445566778899aabbccddeeff",
+        Scheme::Signed(signed) => match (signed.alg, signed.key) {
+            // Keys whose other half nobody has.
+            (Alg::Public(PublicAlg::Ed25519), KeyForm::Hex) => {
+                "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
+            }
+            (Alg::Public(PublicAlg::Ed25519), _) => "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=",
+            (Alg::Public(PublicAlg::EcdsaP256), _) => P256_KEY,
+            (Alg::Public(PublicAlg::RsaPkcs1), _) => RSA_KEY,
+            (Alg::Hmac(_) | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
+        },
+        Scheme::Posted(_) => "public:private",
+        Scheme::None | Scheme::Token(_) | Scheme::Form(_) => "00112233445566778899aabbccddeeff",
     }
 }
 
-/// A body that has the signed time, where the scheme looks for it there.
+/// Where a body's signature will stand.
+const PLACE: &str = "SIGNATURE";
+
+/// A body of the form that the scheme wants, its signature still missing where it stands in the body.
 fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
-    match scheme.time().map(|time| (&time.place, time.unit)) {
-        Some((Place::Body(path), unit)) => {
-            let rest = serde_json::to_string(rest).unwrap();
-            format!("{{{:?}:{},\"rest\":{rest}}}", path[0], unit.write(NOW)).into_bytes()
+    let plain: String = rest.chars().filter(char::is_ascii_alphanumeric).collect();
+    match scheme {
+        Scheme::Form(_) => format!("b={plain}&a=x{plain}").into_bytes(),
+        Scheme::Posted(posted) => format!("{}={PLACE}&{}=x{plain}", posted.signature, posted.payload).into_bytes(),
+        Scheme::Signed(_) | Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => {
+            match scheme.time().map(|time| (&time.place, time.unit)) {
+                Some((Place::Body(path), unit)) => {
+                    let rest = serde_json::to_string(rest).unwrap();
+                    format!("{{{:?}:{},\"rest\":{rest}}}", path[0], unit.write(NOW)).into_bytes()
+                }
+                _ => rest.as_bytes().to_vec(),
+            }
         }
-        _ => rest.as_bytes().to_vec(),
     }
+}
+
+/// A whole request that `verifier` signs at [`NOW`], wherever its signature stands.
+fn signed(verifier: &Verifier, rest: &str) -> (HeaderMap, Vec<u8>) {
+    let mut headers = HeaderMap::new();
+    let mut write = |body: &[u8]| {
+        let outgoing = Outgoing { method: &POST, url: "https://a.example/in/7?x=1", body, now: NOW, id: "msg_1" };
+        verifier.sign(&outgoing, &mut headers)
+    };
+    let mut body = body_for(verifier.scheme(), rest);
+    if let Err(told) = write(&body) {
+        let SignError::BodySignature { example, .. } = told else { panic!("{told}") };
+        body = String::from_utf8(body).unwrap().replace(PLACE, &example).into_bytes();
+        write(&body).unwrap();
+    }
+    (headers, body)
 }
 
 fn signature_header(scheme: &Scheme) -> Option<HeaderName> {
     match scheme {
-        Scheme::Signed(signed) => match &signed.carrier {
-            Carrier::Header(names) => names.first().cloned(),
-            Carrier::Numbered(before) => HeaderName::from_bytes(format!("{before}1").as_bytes()).ok(),
-        },
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => None,
+        Scheme::Signed(_) | Scheme::Form(_) => header_names(scheme).into_iter().next(),
+        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Posted(_) => None,
     }
+}
+
+/// The headers that a scheme reads; of numbered ones the first.
+fn header_names(scheme: &Scheme) -> Vec<HeaderName> {
+    let headers = scheme.headers();
+    let names = headers.carriers.into_iter().chain(headers.others);
+    names.map(|name| if name.ends_with('-') { format!("{name}1") } else { name }.parse().unwrap()).collect()
+}
+
+/// Whether the secret is a public key, so that only the provider can sign.
+fn is_public(scheme: &Scheme) -> bool {
+    matches!(scheme, Scheme::Signed(signed) if matches!(signed.alg, Alg::Public(_)))
 }
 
 fn every_preset() -> impl Strategy<Value = &'static Preset> {
     (0..presets().len()).prop_map(|at| &presets()[at])
 }
 
+fn every_signing_preset() -> impl Strategy<Value = &'static Preset> {
+    every_preset().prop_filter("the provider alone can sign", |preset| !is_public(&preset.scheme))
+}
+
 #[test]
 fn every_preset_signs_what_it_accepts() {
     for preset in presets() {
         let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
-        let body = body_for(&preset.scheme, "x");
-        let verified = verifier.judge(&request(&sign(&verifier, &body), &body), NOW).unwrap();
+        if is_public(&preset.scheme) {
+            let outgoing = Outgoing { method: &POST, url: "", body: b"", now: NOW, id: "" };
+            assert_eq!(verifier.sign(&outgoing, &mut HeaderMap::new()), Err(SignError::PublicKeyOnly));
+            continue;
+        }
+        let (headers, body) = signed(&verifier, "x");
+        let verified = verifier.judge(&request(&headers, &body), NOW).unwrap();
         assert_eq!(&**verified.label(), format!("{} secret=0", preset.name));
         assert_eq!(verified.skew_s, preset.scheme.time().map(|_| 0), "{}", preset.name);
     }
@@ -305,14 +426,13 @@ fn every_preset_signs_what_it_accepts() {
 proptest! {
     #[test]
     fn what_is_signed_is_accepted_and_one_flipped_bit_is_refused(
-        preset in every_preset(),
+        preset in every_signing_preset(),
         rest in ".{0,60}",
         at in any::<prop::sample::Index>(),
         bit in 0..7u8,
     ) {
         let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
-        let body = body_for(&preset.scheme, &rest);
-        let good = sign(&verifier, &body);
+        let (good, body) = signed(&verifier, &rest);
         prop_assert!(verifier.judge(&request(&good, &body), NOW).is_ok());
 
         if preset.scheme.covers_body() && !body.is_empty() {
@@ -341,12 +461,15 @@ proptest! {
         preset in every_preset(),
         values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..6),
         shapes in prop::collection::vec("[tvhs10=,; .]{0,40}", 0..6),
-        body in prop::collection::vec(any::<u8>(), 0..200),
+        body in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            "[abt_signaturepyload=&%|+0-9]{0,80}".prop_map(String::into_bytes),
+        ],
         seconds in any::<u32>(),
+        url in any::<bool>(),
     ) {
         let verifier = Verifier::new(provider(preset.name, &[secret_for(&preset.scheme)])).unwrap();
-        let mut names: Vec<HeaderName> = sign(&verifier, &body_for(&preset.scheme, "")).keys().cloned().collect();
-        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        let names = header_names(&preset.scheme);
         let values = values.into_iter().chain(shapes.into_iter().map(String::into_bytes));
         let lines: HeaderMap = names
             .iter()
@@ -355,7 +478,7 @@ proptest! {
             .filter_map(|(name, value)| Some((name.clone(), HeaderValue::from_bytes(&value).ok()?)))
             .collect();
         let now = Wall::from_unix_s(seconds.into());
-        let request = Request { method: &POST, target: "/", seen_url: None, headers: &lines, body: &body };
+        let request = Request { seen_url: Some("https://a.example").filter(|_| url), ..request(&lines, &body) };
         let rejection = verifier.judge(&request, now).unwrap_err();
         prop_assert!(Rejection::REASONS.contains(&rejection.reason()));
         prop_assert!(rejection.to_string().chars().all(|c| !c.is_control()));

@@ -1,17 +1,30 @@
 #!/usr/bin/env python3
-"""Makes own.jsonl, the project's own signature vectors: `python3 make.py > own.jsonl`.
+"""Makes own.jsonl beside this file, the project's own signature vectors: `python3 make.py`.
 
-Standard library only, and nothing shared with the Rust code: each provider's recipe is written out
-here a second time, from its documentation, so that one misreading does not confirm itself. Bodies
-and secrets are made up here. Every provider gets requests that are right and requests that differ
-from a right one in one thing.
+Nothing is shared with the Rust code: each provider's recipe is written out here a second time, from
+its documentation, so that one misreading does not confirm itself. Bodies and secrets are made up
+here. Every provider gets requests that are right and requests that differ from a right one in one
+thing. Signatures with private keys need the package `cryptography`; without it the lines that hold
+them are kept as they are. The keys are made of fixed seeds, so that every run gives the same lines.
 """
 import base64
 import hashlib
 import hmac
 import json
+import pathlib
+import random
 import sys
+import urllib.parse
 from datetime import datetime, timezone
+
+try:
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+except ImportError:
+    ec = None
+
+FILE = pathlib.Path(__file__).with_name("own.jsonl")
+LINES = []
 
 NOW = 1_767_225_600  # 2026-01-01T00:00:00Z
 BODY = '{"store":"Möwe & Söhne","order":9007199254740993,"lines":[1, 2]}\r\n'.encode()
@@ -60,6 +73,91 @@ class Sender:
 
     def headers(self, request, secret):
         return self.write(self.enc(self.sign(request, secret)), request)
+
+
+class PublicSender(Sender):
+    """A provider that signs with a private key; its secrets are the public halves of `keys`."""
+
+    def __init__(self, name, text, write, make_key, sign_with, show, **more):
+        super().__init__(name, text, write, **more)
+        if ec is None:
+            return
+        self.keys = {show(key): key for key in (make_key(name + str(n)) for n in range(3))}
+        self.secret, self.other, self.stranger = self.keys
+        self.sign_with = sign_with
+
+    def sign(self, request, secret):
+        return self.sign_with(self.keys[secret or self.stranger], self.text(request, secret))
+
+
+def seeded(seed):
+    return random.Random("fairlane " + seed)
+
+
+def ed25519_key(seed):
+    return ed25519.Ed25519PrivateKey.from_private_bytes(seeded(seed).randbytes(32))
+
+
+def ed25519_sign(key, text):
+    return key.sign(text)
+
+
+def ed25519_raw(key):
+    return key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+
+
+def p256_key(seed):
+    return ec.derive_private_key(seeded(seed).getrandbits(255) + 1, ec.SECP256R1())
+
+
+def p256_sign(key, text):
+    return key.sign(text, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
+
+
+def rsa_key(seed):
+    numbers = seeded(seed)
+    p, q, e = prime(numbers), prime(numbers), 65537
+    d = pow(e, -1, (p - 1) * (q - 1))
+    public = rsa.RSAPublicNumbers(e, p * q)
+    return rsa.RSAPrivateNumbers(p, q, d, d % (p - 1), d % (q - 1), pow(q, -1, p), public).private_key()
+
+
+def prime(numbers):
+    """A probable prime of 1024 bits, its two highest bits set (Miller and Rabin)."""
+    while True:
+        n = numbers.getrandbits(1024) | 3 << 1022 | 1
+        if all(n % small for small in (3, 5, 7, 11, 13, 17, 19, 23)) and n % 65537 != 1:
+            r = (n - 1 & 1 - n).bit_length() - 1
+            if all(probably(n, r, numbers.randrange(2, n - 1)) for _ in range(20)):
+                return n
+
+
+def probably(n, r, base):
+    x = pow(base, n - 1 >> r, n)
+    if x in (1, n - 1):
+        return True
+    for _ in range(r - 1):
+        x = x * x % n
+        if x == n - 1:
+            return True
+    return False
+
+
+def rsa_sign(key, text):
+    return key.sign(text, padding.PKCS1v15(), hashes.SHA256())
+
+
+def spki(key):
+    return b64(key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
+
+
+def pem(key):
+    return key.public_key().public_bytes(serialization.Encoding.PEM,
+                                         serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def stamped(signature, stamp):
+    return lambda sig, r: [[stamp, str(r["now"])], [signature, sig]]
 
 
 def request(sender, **changes):
@@ -208,6 +306,24 @@ SENDERS = [
     simple("checkr", "X-Checkr-Signature"),
 ]
 
+STANDARD = standard("standard-webhooks-ed25519")
+PUBLIC = [
+    PublicSender("discord", lambda r, secret: str(r["now"]).encode() + r["body"],
+                 stamped("X-Signature-Ed25519", "X-Signature-Timestamp"),
+                 ed25519_key, ed25519_sign, lambda key: ed25519_raw(key).hex()),
+    PublicSender("telnyx", lambda r, secret: f"{r['now']}|".encode() + r["body"],
+                 stamped("telnyx-signature-ed25519", "telnyx-timestamp"),
+                 ed25519_key, ed25519_sign, lambda key: b64(ed25519_raw(key)), enc=b64, old=300, future=300),
+    PublicSender("standard-webhooks-ed25519", STANDARD.text,
+                 lambda sig, r: [[n, v.replace("v1,", "v1a,")] for n, v in STANDARD.write(sig, r)],
+                 ed25519_key, ed25519_sign, lambda key: "whpk_" + b64(ed25519_raw(key)), enc=b64, old=300, future=300,
+                 covers="body id"),
+    PublicSender("sendgrid", lambda r, secret: str(r["now"]).encode() + r["body"],
+                 stamped("X-Twilio-Email-Event-Webhook-Signature", "X-Twilio-Email-Event-Webhook-Timestamp"),
+                 p256_key, p256_sign, spki, enc=b64),
+    PublicSender("wise", body_only, one("X-Signature-SHA256"), rsa_key, rsa_sign, pem, enc=b64),
+]
+
 TOKENS = {
     "gitlab-token": "X-Gitlab-Token",
     "telegram": "X-Telegram-Bot-Api-Secret-Token",
@@ -223,7 +339,7 @@ def line(name, case, expected, headers, secrets, r=None, **more):
     fields = {"id": f"own-{name}/{case}", "provider": name, "scheme": name, "kind": "delivery", "expected": expected,
               "method": r["method"], "url": r["url"], "headers": headers,
               "body_b64": base64.b64encode(r["body"]).decode(), "secrets": secrets, "now": r["now"], **more}
-    print(json.dumps(fields, ensure_ascii=False))
+    LINES.append(json.dumps(fields, ensure_ascii=False))
 
 
 def change_last(headers, change):
@@ -319,13 +435,169 @@ def basic(name):
         line(name, case, expected, headers, [secret])
 
 
+FORM_TYPE = ["Content-Type", "application/x-www-form-urlencoded"]
+# A name that is another's beginning, an empty value, a repeated pair, letters of two bytes, both ways to write a blank.
+FIELDS = [("To", "+18005551212"), ("Body", "Möwe & Söhne = 1"), ("BodyX", "a b"), ("AccountSid", "AC1"), ("Empty", ""),
+          ("To", "+18005551212"), ("a", "2"), ("B", "1")]
+
+
+def form_body(fields=FIELDS):
+    return urllib.parse.urlencode(fields).encode()
+
+
+def joined(fields):
+    return "".join(k + v for k, v in sorted(fields))
+
+
+def twilio_text(url, fields):
+    return url + joined(set(fields))
+
+
+def mandrill_text(url, fields):
+    return url + joined(fields)
+
+
+def plivo_text(url, fields):
+    base, _, query = url.partition("?")
+    query = "&".join(f"{k}={v}" for k, v in sorted(urllib.parse.parse_qsl(query, keep_blank_values=True)))
+    head = base + ("?" if query or fields else "") + query + ("." if query and fields else "")
+    return head + joined(fields) + ".nonce-1"
+
+
+def form(name, header, alg, text, extra=()):
+    secret, other = "own-token-of-" + name, "another-token-of-" + name
+
+    def headers(url, fields, key=secret):
+        sig = b64(hmac.new(key.encode(), text(url, fields).encode(), alg).digest())
+        return [[header, sig], FORM_TYPE, *extra]
+
+    def emit(case, expected, lines, body=form_body(), url=URL, secrets=(secret,)):
+        line(name, case, expected, lines, list(secrets), {"body": body, "method": "POST", "url": url, "now": NOW})
+
+    good = headers(URL, FIELDS)
+    emit("right", "valid", good)
+    emit("second-secret", "valid", good, secrets=[other, secret])
+    emit("names-in-upper-case", "valid", [[n.upper(), v] for n, v in good])
+    emit("other-order", "valid", good, form_body(FIELDS[::-1]))
+    emit("empty", "valid", headers(URL, []), b"")
+    emit("blanks-as-percent-20", "valid", good, form_body().replace(b"+", b"%20"))
+    emit("other-secret", "invalid", good, secrets=[other])
+    emit("no-secret-of-ours", "invalid", headers(URL, FIELDS, ""))
+    emit("field-added", "invalid", good, form_body() + b"&Extra=1")
+    emit("field-dropped", "invalid", good, form_body(FIELDS[1:-1]))
+    emit("value-changed", "invalid", good, form_body().replace(b"AC1", b"AC2"))
+    emit("body-dropped", "invalid", good, b"")
+    emit("query-changed", "invalid", good, url=URL.replace("v=2", "v=3"))
+    emit("query-dropped", "invalid", good, url=URL.partition("?")[0])
+    emit("other-host", "invalid", good, url=URL.replace("hooks.", "proxy."))
+    emit("http", "invalid", good, url=URL.replace("https:", "http:"))
+    emit("signature-changed", "invalid", [[header, swap(good[0][1])], *good[1:]])
+    emit("signature-cut", "invalid", [[header, good[0][1][:-4]], *good[1:]])
+    emit("without-signature", "invalid", good[1:])
+    emit("empty-signature", "invalid", [[header, ""], *good[1:]])
+    emit("signature-twice-differing", "invalid", [[header, swap(good[0][1])], *good])
+    emit("hex", "invalid", [[header, base64.b64decode(good[0][1]).hex()], *good[1:]])
+    emit("too-many-fields", "invalid", headers(URL, [("a", "1")] * 2000), b"a=1&" * 2000)
+    return emit, headers, good
+
+
+def twilio():
+    emit, headers, good = form("twilio", "X-Twilio-Signature", "sha1", twilio_text)
+    host = "https://hooks.example.com"
+    for case, ours, theirs in [("signed-with-443", host, host + ":443"), ("seen-with-443", host + ":443", host),
+                               ("other-port-left-out", host + ":8443", host), ("other-port", host + ":8443", host + ":8443"),
+                               ("credentials", "https://u:80@hooks.example.com", "https://u:80@hooks.example.com:443")]:
+        emit(case, "valid", headers(URL.replace(host, theirs), FIELDS), url=URL.replace(host, ours))
+    emit("other-scheme-s-port", "invalid", headers(URL.replace(host, host + ":80"), FIELDS))
+    emit("credentials-left-out", "invalid", good, url=URL.replace("//", "//u:p@"))
+    emit("repeats-dropped", "valid", good, form_body(FIELDS[:5] + FIELDS[6:]))
+    emit("unsorted", "invalid", [[n, b64(hmac.new(b"own-token-of-twilio", (URL + "".join(k + v for k, v in FIELDS)).encode(),
+                                                   "sha1").digest()) if n.startswith("X") else v] for n, v in good])
+    digest = hashlib.sha256(BODY).hexdigest()
+    url, json_type = f"{URL}&bodySHA256={digest}", ["Content-Type", "application/json"]
+    json_headers = [headers(url, [])[0], json_type]
+    emit("json", "valid", json_headers, BODY, url)
+    emit("json-body-changed", "invalid", json_headers, BODY + b" ", url)
+    emit("json-without-hash", "invalid", [headers(URL, [])[0], json_type], BODY, URL)
+    emit("json-hash-renewed", "invalid", json_headers, b"{}", f"{URL}&bodySHA256={hashlib.sha256(b'{}').hexdigest()}")
+    emit("json-hash-is-no-hash", "invalid", [headers(URL + "&bodySHA256=x", [])[0], json_type], BODY, URL + "&bodySHA256=x")
+    emit("no-content-type", "invalid", good[:1])
+
+
+def mandrill():
+    emit, headers, good = form("mandrill", "X-Mandrill-Signature", "sha1", mandrill_text)
+    emit("repeats-dropped", "invalid", good, form_body(FIELDS[:5] + FIELDS[6:]))
+    emit("signed-with-443", "invalid", headers(URL.replace(".com", ".com:443"), FIELDS))
+
+
+def plivo():
+    nonce = ["X-Plivo-Signature-V3-Nonce", "nonce-1"]
+    emit, headers, good = form("plivo", "X-Plivo-Signature-V3", "sha256", plivo_text, [nonce])
+    bare = URL.partition("?")[0]
+    emit("no-query", "valid", headers(bare, FIELDS), url=bare)
+    emit("neither-query-nor-fields", "valid", headers(bare, []), b"", bare)
+    emit("several-signatures", "valid", [[good[0][0], "AAAA, " + good[0][1]], *good[1:]])
+    emit("too-many-signatures", "invalid", [[good[0][0], "AAAA," * 8 + good[0][1]], *good[1:]])
+    emit("other-nonce", "invalid", [*good[:2], [nonce[0], "nonce-2"]])
+    emit("without-nonce", "invalid", good[:2])
+
+
+def braintree():
+    public, private = "own_public_key", "own:private:key"
+    payload = base64.encodebytes(b"<notification><kind>check</kind></notification>" * 4).decode()
+
+    def sig(text, key=private):
+        return hmac.new(hashlib.sha1(key.encode()).digest(), text.encode(), "sha1").hexdigest()
+
+    def emit(case, expected, signature, text=payload, secrets=(f"{public}:{private}",), fields=None):
+        fields = fields or [("bt_signature", signature), ("bt_payload", text)]
+        r = {"body": form_body(fields), "method": "POST", "url": URL, "now": NOW}
+        line("braintree", case, expected, [FORM_TYPE], list(secrets), r)
+
+    good = f"{public}|{sig(payload)}"
+    emit("right", "valid", good)
+    emit("signed-with-a-newline", "valid", f"{public}|{sig(payload)}", payload[:-1])
+    emit("second-secret", "valid", good, secrets=["other_public:x", f"{public}:{private}"])
+    emit("second-signature", "valid", f"other_public|{'0' * 40}&{public}|{'0' * 40}&{good}")
+    emit("other-private-key", "invalid", good, secrets=[f"{public}:own"])
+    emit("other-public-key", "invalid", good.replace("own_", "our_"))
+    emit("longer-public-key", "invalid", good.replace("_key|", "_key2|"))
+    emit("payload-changed", "invalid", good, payload.replace("P", "Q", 1))
+    emit("signature-changed", "invalid", swap(good))
+    emit("signature-cut", "invalid", good[:-2])
+    emit("signed-with-the-key-itself", "invalid",
+         f"{public}|{hmac.new(private.encode(), payload.encode(), 'sha1').hexdigest()}")
+    emit("illegal-characters", "invalid", f"{public}|{sig('<x/>')}", "<x/>")
+    emit("blank-in-payload", "invalid", f"{public}|{sig('a b')}", "a b")
+    emit("empty-payload", "invalid", f"{public}|{sig('')}", "")
+    emit("no-signature", "invalid", "", fields=[("bt_payload", payload)])
+    emit("no-payload", "invalid", "", fields=[("bt_signature", good)])
+    emit("no-pair", "invalid", sig(payload))
+    emit("too-many-signatures", "invalid", f"a|{'0' * 40}&" * 64 + good)
+    emit("secret-is-no-pair", "invalid", good, secrets=[private.replace(":", "-")])
+
+
+def kept(name):
+    """The lines of a provider as they stand in the file."""
+    return [text for text in FILE.read_text().splitlines() if json.loads(text)["scheme"] == name]
+
+
 def main():
     for sender in SENDERS:
         signed(sender)
+    for sender in PUBLIC:
+        if ec is None:
+            LINES.extend(kept(sender.name))
+            print(f"{sender.name}: kept, the package cryptography is missing", file=sys.stderr)
+        else:
+            signed(sender)
     for name, header in TOKENS.items():
         token(name, header)
     for name in BASICS:
         basic(name)
+    for special in (twilio, mandrill, plivo, braintree):
+        special()
+    FILE.write_text("\n".join(LINES) + "\n")
 
 
 if __name__ == "__main__":

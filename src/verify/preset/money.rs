@@ -3,7 +3,9 @@
 use super::Preset;
 use super::row::{basic, hmac, row, s, token};
 use crate::verify::encoding::KeyForm;
-use crate::verify::scheme::Unit;
+use crate::verify::posted::Posted;
+use crate::verify::public::PublicAlg;
+use crate::verify::scheme::{Scheme, Unit};
 
 pub(super) fn rows() -> Vec<Preset> {
     vec![
@@ -120,6 +122,22 @@ pub(super) fn rows() -> Vec<Preset> {
                 "the first item is the time in milliseconds, the others are signatures",
             )
         },
+        // transferwise/digital-signatures-examples; docs.wise.com, event handling
+        Preset {
+            natural_key: &["body.data.resource.profile_id"],
+            namespace: Some("wise"),
+            key_signed: true,
+            event_id: Some("headers.x-delivery-id"),
+            event_type: Some("body.event_type"),
+            answer_limit: s(5),
+            repeats: Some(true),
+            ..row(
+                "wise",
+                "Wise",
+                hmac("x-signature-sha256").public(PublicAlg::RsaPkcs1, KeyForm::Pem).base64(),
+                "the secret is Wise's public key in PEM, another one for the sandbox; at most 25 tries within two weeks",
+            )
+        },
         // muxinc/mux-elixir
         Preset {
             event_id: Some("body.id"),
@@ -147,6 +165,13 @@ pub(super) fn rows() -> Vec<Preset> {
                 "the time is in milliseconds",
             )
         },
+        // braintree/braintree_python webhook_notification_gateway
+        row(
+            "braintree",
+            "Braintree",
+            Scheme::Posted(Posted { signature: "bt_signature", payload: "bt_payload" }),
+            "the secret is `public key:private key`; the payload is XML in base64, in which no key expression looks",
+        ),
         // checkr/webhook-verification-examples
         row("checkr", "Checkr", hmac("x-checkr-signature"), "signed with the API key"),
         row("chargebee", "Chargebee", basic(), "signs nothing; HTTP Basic as set up for the webhook"),

@@ -1,8 +1,13 @@
 //! Messages, meetings, forms, customers: what people do with each other.
 
+use http::HeaderName;
+
 use super::Preset;
-use super::row::{basic, hmac, row, s, token};
+use super::row::{basic, form, hmac, row, s, token};
 use crate::verify::encoding::KeyForm;
+use crate::verify::form::FormText;
+use crate::verify::mac::Hash;
+use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{Signed, Unit};
 
 pub(super) fn rows() -> Vec<Preset> {
@@ -101,6 +106,97 @@ pub(super) fn rows() -> Vec<Preset> {
             token("x-telegram-bot-api-secret-token"),
             "the token of setWebhook; it proves nothing about the body",
         ),
+        // twilio.com/docs/usage/security, webhooks connection overrides; twilio-python, -java, -php validators
+        Preset {
+            natural_key: &["body.AccountSid"],
+            key_signed: true,
+            event_id: Some("headers.i-twilio-idempotency-token"),
+            answer_limit: s(15),
+            repeats: Some(false),
+            ..row(
+                "twilio",
+                "Twilio",
+                form("x-twilio-signature", Hash::Sha1, FormText::Twilio),
+                "the secret is the auth token; signs the address, so set `public_url`; repeats only what could not \
+                 connect; many endpoints want TwiML from the application (`respond: upstream`)",
+            )
+        },
+        // mailchimp.com/developer/transactional, "Authenticating webhook requests"; evendis/mandrill-rails
+        Preset {
+            event_id: Some("body.mandrill_events | json | 0._id"),
+            event_type: Some("body.mandrill_events | json | 0.event"),
+            ..row(
+                "mandrill",
+                "Mandrill (Mailchimp Transactional)",
+                form("x-mandrill-signature", Hash::Sha1, FormText::Mandrill),
+                "the secret is the webhook's key; signs the address, so set `public_url`; one body holds many events",
+            )
+        },
+        // plivo/plivo-python utils/signature_v3.py
+        row(
+            "plivo",
+            "Plivo",
+            form(
+                "x-plivo-signature-v3",
+                Hash::Sha256,
+                FormText::Plivo { nonce: HeaderName::from_static("x-plivo-signature-v3-nonce") },
+            ),
+            "the secret is the auth token; signs the address, so set `public_url`; many endpoints want XML from the \
+             application (`respond: upstream`)",
+        ),
+        // discord/discord-api-docs, interactions overview, webhook events. It names no window.
+        Preset {
+            natural_key: &["body.guild_id", "body.application_id"],
+            namespace: Some("discord"),
+            key_signed: true,
+            event_id: Some("body.id"),
+            event_type: Some("body.type"),
+            answer_limit: s(3),
+            ..row(
+                "discord",
+                "Discord",
+                hmac("x-signature-ed25519")
+                    .public(PublicAlg::Ed25519, KeyForm::Hex)
+                    .over("{ts}{body}")
+                    .time_header("x-signature-timestamp", Unit::Seconds),
+                "the secret is the application's public key in hex; now and then it signs wrong on purpose and wants 401; \
+                 interactions want their answer from the application",
+            )
+        },
+        // team-telnyx/telnyx-python webhook_verification.py
+        Preset {
+            event_id: Some("body.data.id"),
+            event_type: Some("body.data.event_type"),
+            ..row(
+                "telnyx",
+                "Telnyx",
+                hmac("telnyx-signature-ed25519")
+                    .public(PublicAlg::Ed25519, KeyForm::Base64)
+                    .base64()
+                    .over("{ts}|{body}")
+                    .time_header("telnyx-timestamp", Unit::Seconds)
+                    .both(300),
+                "the secret is the account's public key in base64",
+            )
+        },
+        // sendgrid/sendgrid-python test/unit/test_eventwebhook.py. It names no window.
+        Preset {
+            event_id: Some("$[0].sg_event_id"),
+            event_type: Some("$[0].event"),
+            answer_limit: s(10),
+            repeats: Some(true),
+            ..row(
+                "sendgrid",
+                "SendGrid Event Webhook",
+                hmac("x-twilio-email-event-webhook-signature")
+                    .public(PublicAlg::EcdsaP256, KeyForm::Pem)
+                    .base64()
+                    .over("{ts}{body}")
+                    .time_header("x-twilio-email-event-webhook-timestamp", Unit::Seconds),
+                "the secret is the verification key shown beside the webhook; one body holds many events; repeats for \
+                 24 hours",
+            )
+        },
         // developer.zendesk.com, "Verifying webhooks". It names no window.
         Preset {
             natural_key: &["body.account_id"],

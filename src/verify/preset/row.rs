@@ -6,7 +6,9 @@ use http::HeaderName;
 
 use super::Preset;
 use crate::verify::encoding::{Enc, KeyForm};
+use crate::verify::form::{Form, FormText};
 use crate::verify::mac::Hash;
+use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{
     Alg, Basic, Before, Carrier, Items, List, Place, Prefix, Scheme, Signed, Time, Token, Unit, Window,
 };
@@ -69,6 +71,11 @@ pub(super) fn basic() -> Scheme {
     Scheme::Basic(Basic { user: None })
 }
 
+/// A signature over the address and the fields of a form.
+pub(super) fn form(header: &'static str, hash: Hash, text: FormText) -> Scheme {
+    Scheme::Form(Form { header: HeaderName::from_static(header), hash, text })
+}
+
 fn names(names: &[&'static str]) -> Vec<HeaderName> {
     names.iter().map(|name| HeaderName::from_static(name)).collect()
 }
@@ -89,6 +96,11 @@ impl Signed {
     /// A plain SHA-256 whose text contains the secret.
     pub(super) fn digest(self) -> Self {
         Self { alg: Alg::Digest(Hash::Sha256), ..self }
+    }
+
+    /// A public key, written in this form.
+    pub(super) fn public(self, alg: PublicAlg, key: KeyForm) -> Self {
+        Self { alg: Alg::Public(alg), key, ..self }
     }
 
     /// A further name of the signature's header.
@@ -136,6 +148,14 @@ impl Signed {
     pub(super) fn pairs(self, separators: &str, pair: &str, take: &str) -> Self {
         let list = List { separators: separators.into(), trim: false };
         Self { items: Items::Pairs { list, pair: pair.into(), take: vec![take.into()] }, ..self }
+    }
+
+    /// Other items than those named before are the signatures.
+    pub(super) fn take(mut self, name: &str) -> Self {
+        if let Items::Pairs { take, .. } = &mut self.items {
+            *take = vec![name.into()];
+        }
+        self
     }
 
     /// Blanks around items do not count.

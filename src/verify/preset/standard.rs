@@ -3,6 +3,7 @@
 use super::Preset;
 use super::row::{row, s, standard};
 use crate::verify::encoding::KeyForm;
+use crate::verify::public::PublicAlg;
 use crate::verify::scheme::Signed;
 
 /// The names of the specification.
@@ -39,6 +40,17 @@ pub(super) fn rows() -> Vec<Preset> {
                 webhook(),
                 WEBHOOK_ID,
                 "senders are advised to wait 15 to 30 seconds; 410 makes them disable the endpoint",
+            )
+        },
+        // the same specification, its asymmetric signatures
+        Preset {
+            answer_limit: s(15),
+            ..sent(
+                "standard-webhooks-ed25519",
+                "Standard Webhooks (Ed25519)",
+                webhook().public(PublicAlg::Ed25519, KeyForm::Whpk).take("v1a"),
+                WEBHOOK_ID,
+                "the secret is the sender's public key, whpk_ and base64; v1a signatures count, v1 ones are ignored",
             )
         },
         // svix/svix-webhooks
