@@ -218,7 +218,8 @@ fn bursts(gateway: &Gateway, receiver: &Upstream, group: &str, bursts: usize, pe
         receiver.wait_until(|all| all.iter().filter(|r| r.group() == group).count() >= burst * 5);
         // The sender's own pace, which is the subject: a store that sends more than its share is not a quiet one.
         let next = began + period * burst as u32;
-        while let Some(left) = next.checked_sub(std::time::UNIX_EPOCH.elapsed().unwrap()).filter(|left| !left.is_zero()) {
+        while let Some(left) = next.checked_sub(std::time::UNIX_EPOCH.elapsed().unwrap()).filter(|left| !left.is_zero())
+        {
             std::thread::park_timeout(left);
         }
     }
@@ -226,7 +227,6 @@ fn bursts(gateway: &Gateway, receiver: &Upstream, group: &str, bursts: usize, pe
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures are worth a line")]
 fn a_flood_delays_only_its_own_store() {
     // 30 slots of 50 ms are 600 events a second. A burst of five in a second is 0.25 s of worker time; the share of one among 101
     // stores is 30 / 101 = 0.3 s, so the quiet store stays within it.
@@ -240,7 +240,9 @@ fn a_flood_delays_only_its_own_store() {
         flood(&gateway, groups, events);
         let beside = p99(&bursts(&gateway, &receiver, "quiet", 6, Duration::from_secs(1)));
         let backlog = gateway.json("/api/v1/status")["backlog"]["events"].as_u64().unwrap();
-        println!("{groups} floods of {events} events: quiet p99 {alone} ms alone, {beside} ms beside; {backlog} still wait");
+        println!(
+            "{groups} floods of {events} events: quiet p99 {alone} ms alone, {beside} ms beside; {backlog} still wait"
+        );
         assert!(backlog > 100, "the flood was over before the quiet store was measured: {backlog} left");
         // One median attempt; four for bursts of five where many others flood.
         let allowed = alone + attempt.as_millis() as u64 * if groups == 1 { 1 } else { 4 };

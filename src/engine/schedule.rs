@@ -216,11 +216,7 @@ impl Engine {
         }
         lease.reason = self.wait_reason(&lease, class, now.mono);
         lease.ev.attempts = lease.ev.attempts.saturating_add(1);
-<<<<<<< HEAD
-        lease.ev.first.get_or_insert_with(|| super::lane::line(now.mono));
-=======
         lease.ev.first.get_or_insert_with(|| super::ev::line(now.mono));
->>>>>>> w-engine
         let from = if lease.retry { Stage::Retrying } else { Stage::Queued };
         self.shift(lid, Some(from), Some(Stage::InFlight), 1);
         self.charge(&mut lease, cost);

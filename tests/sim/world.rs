@@ -444,7 +444,7 @@ impl World {
             return (ms(0), Ending::NotSent);
         }
         if hit(w.never) {
-            return (quick, Ending::Never(410));
+            return (quick, Ending::Never(Some(410)));
         }
         (quick, Ending::Success)
     }

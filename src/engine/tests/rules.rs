@@ -462,14 +462,9 @@ fn retry_after_holds_the_group_and_three_of_them_the_upstream() {
 #[test]
 fn refusals_are_dead_after_twelve_and_never_means_never() {
     let mut rig = Rig::new(Settings::default());
-<<<<<<< HEAD
     rig.answer = Box::new(|dispatch, _| {
         (ms(5), if dispatch.seq.0 == 1 { Ending::Client(404) } else { Ending::Never(Some(410)) })
     });
-=======
-    rig.answer =
-        Box::new(|dispatch, _| (ms(5), if dispatch.seq.0 == 1 { Ending::Client(404) } else { Ending::Never(410) }));
->>>>>>> w-engine
     rig.append(&lane("a"), 2);
     rig.trace = Some(Vec::new());
     rig.drain();
