@@ -35,6 +35,7 @@ pub use crate::store::doctor::{Damage, DoctorReport, doctor};
 
 use log::Log;
 use reload::Reloader;
+pub use token::FILE as TOKEN_FILE;
 
 /// What the command line says about a run.
 #[derive(Clone, Debug, Default)]

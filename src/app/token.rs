@@ -13,7 +13,7 @@ use crate::admin::Settings;
 use crate::event::Secret;
 
 /// Its name in the data directory; the command line looks there too.
-pub(crate) const FILE: &str = "admin-token";
+pub const FILE: &str = "admin-token";
 
 /// The token to ask for.
 ///

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 it went wrong, 64 the command line is wrong (`EX_USAGE`), 78 the configuration is (`EX_CONFIG`).
 
+mod api;
 pub mod check;
 mod doctor;
 mod run;
@@ -59,6 +60,20 @@ enum Command {
         /// The file; - is standard input
         file: PathBuf,
     },
+    /// Who is waiting, and why; pause, change or cancel a group
+    #[command(
+        after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h"
+    )]
+    Groups(api::Groups),
+    /// The upstream's breaker and slots; pause and resume
+    #[command(after_help = "Example: fairlane upstream")]
+    Upstream(api::Upstream),
+    /// Events, newest first
+    #[command(after_help = "Example: fairlane events --group quiet-store.myshopify.com --status dead,retrying")]
+    Events(api::Events),
+    /// Sources, and how many events each has accepted
+    #[command(after_help = "Example: fairlane sources")]
+    Sources(api::Sources),
     /// Look for what is wrong with this machine or the store
     #[command(after_help = "Example: fairlane doctor --store ./fairlane-data")]
     Doctor {
@@ -92,6 +107,10 @@ pub fn main() -> ExitCode {
         Command::Schema => check::run_schema(),
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
+        Command::Groups(groups) => api::groups(&groups),
+        Command::Upstream(upstream) => api::upstream(&upstream),
+        Command::Events(events) => api::events(&events),
+        Command::Sources(sources) => api::sources(&sources),
         Command::Doctor { store, json } => doctor::run(&store, json),
     })
 }
