@@ -18,17 +18,28 @@
 //!
 //! Everything that goes in is absolute: bringing a checkpoint in twice, or half and then whole, gives the same.
 
-use std::collections::{BTreeMap, HashMap};
+mod apply;
+mod keys;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use parking_lot::{Mutex, RwLock};
 
 use super::Error;
-use super::row::{Bucket, Row};
-use super::state::{Base, Counts, Delta, Entry};
+use super::bucket::Bucket;
+use super::row::Row;
+use super::state::Counts;
 use super::wire::{self, Reader};
 use crate::event::{EventId, Group, Lane, Seq, Wall};
+
+pub(super) use apply::ApplyError;
+pub(super) use keys::{counts_from, put_counts};
+use keys::{
+    hash, hash_key, id_key, lane_hash, lane_key, last_seq, read_counts, read_lane_key, read_timed, seq_key,
+    timed_bytes, timed_key,
+};
 
 /// Small memtables shorten the stalls of their flushes (and are frozen in the keyspace at its creation).
 const MEMTABLE_BYTES: u64 = 8 << 20;
@@ -38,15 +49,6 @@ const JOURNAL_BYTES: u64 = 64 << 20;
 const CACHED_FILES: usize = 32;
 /// Blocks of the index in memory.
 const CACHE_BYTES: u64 = 32 << 20;
-/// What bringing a checkpoint in did not finish with.
-#[derive(Debug)]
-pub(super) enum ApplyError {
-    /// The index failed.
-    Index(String),
-    /// A test stopped it half-way.
-    Halted,
-}
-
 /// An open index.
 pub(super) struct Index {
     /// Changes that are committed together.
@@ -295,59 +297,6 @@ impl Index {
             })
             .collect()
     }
-
-    // Writing.
-
-    /// Brings a checkpoint in: all rows and lanes of its delta, its number last, all durable at the end. `steps` is how many commits
-    /// a test allows.
-    ///
-    /// # Errors
-    ///
-    /// After either error a part may be in; bringing it in again is right.
-    pub(super) fn apply(&self, number: u64, delta: &Delta, steps: &mut dyn FnMut() -> bool) -> Result<(), ApplyError> {
-        self.change_floors(delta);
-        let done = self.apply_all(number, delta, steps);
-        self.floors.lock().changes += 1;
-        done
-    }
-
-    fn change_floors(&self, delta: &Delta) {
-        let mut floors = self.floors.lock();
-        floors.changes += 1;
-        // Only an odd number says that a checkpoint is under way; one that failed before left it odd.
-        floors.changes |= 1;
-        if let Some(&(due, seq)) = delta.due.first() {
-            floors.due = floors.due.min(timed_bytes(due, seq));
-        }
-        if let Some(&(received, seq)) = delta.received.first() {
-            floors.received = floors.received.min(timed_bytes(received, seq));
-        }
-    }
-
-    fn apply_all(&self, number: u64, delta: &Delta, steps: &mut dyn FnMut() -> bool) -> Result<(), ApplyError> {
-        let mut batch = Batch::new(self, steps);
-        for entry in delta.rows.values() {
-            batch.entry(entry, delta)?;
-        }
-        for (lane, entry) in &delta.lanes {
-            batch.lane(lane, &entry.counts)?;
-        }
-        let mut value = Vec::new();
-        wire::put_number(&mut value, number);
-        batch.insert(&self.pending, b"m".to_vec(), value);
-        batch.commit()?;
-        self.db.persist(PersistMode::SyncAll).map_err(|error| ApplyError::Index(error.to_string()))
-    }
-
-    fn bucket(&self, bucket: Bucket) -> Result<Keyspace, ApplyError> {
-        if let Some(keyspace) = self.buckets.read().get(&bucket) {
-            return Ok(keyspace.clone());
-        }
-        let made = self.db.keyspace(&bucket.name(), options);
-        let keyspace = made.map_err(|error| ApplyError::Index(error.to_string()))?;
-        self.buckets.write().insert(bucket, keyspace.clone());
-        Ok(keyspace)
-    }
 }
 
 /// Which entries a list looks at.
@@ -392,253 +341,4 @@ impl Descending {
             None => Ok(None),
         }
     }
-}
-
-/// Changes on their way in. What belongs to one event is committed together.
-struct Batch<'a> {
-    index: &'a Index,
-    batch: fjall::OwnedWriteBatch,
-    steps: &'a mut dyn FnMut() -> bool,
-    row: Vec<u8>,
-    buckets: HashMap<Bucket, Keyspace>,
-}
-
-impl<'a> Batch<'a> {
-    fn new(index: &'a Index, steps: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { index, batch: index.db.batch(), steps, row: Vec::new(), buckets: HashMap::new() }
-    }
-
-    fn insert(&mut self, keyspace: &Keyspace, key: impl Into<fjall::UserKey>, value: impl Into<fjall::UserValue>) {
-        self.batch.insert(keyspace, key, value);
-    }
-
-    fn commit(&mut self) -> Result<(), ApplyError> {
-        if !(self.steps)() {
-            return Err(ApplyError::Halted);
-        }
-        let batch = std::mem::replace(&mut self.batch, self.index.db.batch());
-        batch.commit().map_err(|error| ApplyError::Index(error.to_string()))
-    }
-
-    fn commit_when_large(&mut self) -> Result<(), ApplyError> {
-        if self.batch.len() >= self.index.batch { self.commit() } else { Ok(()) }
-    }
-
-    fn keyspace(&mut self, bucket: Bucket) -> Result<Keyspace, ApplyError> {
-        if let Some(keyspace) = self.buckets.get(&bucket) {
-            return Ok(keyspace.clone());
-        }
-        let keyspace = self.index.bucket(bucket)?;
-        self.buckets.insert(bucket, keyspace.clone());
-        Ok(keyspace)
-    }
-
-    fn entry(&mut self, entry: &Entry, delta: &Delta) -> Result<(), ApplyError> {
-        let row = &entry.row;
-        let now = (!entry.gone).then(|| Base::of(row));
-        let pending = self.index.pending.clone();
-        let stays = match (entry.base, now) {
-            (Some(Base::Ended(was)), Some(Base::Ended(is))) => was == is,
-            (Some(Base::Ended(_)), _) | (None, _) | (_, None | Some(Base::Ended(_))) => false,
-            (Some(was), Some(is)) => {
-                if was != is {
-                    self.batch.remove(&pending, place_key(row, was));
-                }
-                true
-            }
-        };
-        if let Some(was) = entry.base
-            && !stays
-        {
-            let keep_id = entry.gone && self.has_other_seq(row, was, delta)?;
-            self.remove(row, was, keep_id)?;
-        }
-        if let Some(is) = now {
-            self.put(row, is, stays)?;
-        }
-        self.commit_when_large()
-    }
-
-    /// Whether the keyspace that an event leaves has, or is about to get, its id under another seq: it was requeued, and has
-    /// ended in the same bucket again. (One key must not be removed and inserted in one batch either.)
-    fn has_other_seq(&mut self, row: &Row, was: Base, delta: &Delta) -> Result<bool, ApplyError> {
-        let is_here = |other: &Entry| match was {
-            Base::Ended(bucket) => other.row.bucket == Some(bucket),
-            _ => other.row.bucket.is_none(),
-        };
-        let other = delta.ids.get(&row.id).filter(|seq| **seq != row.seq);
-        if other.and_then(|seq| delta.rows.get(&seq.0)).is_some_and(is_here) {
-            return Ok(true);
-        }
-        let keyspace = match was {
-            Base::Ended(bucket) => self.index.buckets.read().get(&bucket).cloned(),
-            _ => Some(self.index.pending.clone()),
-        };
-        let Some(keyspace) = keyspace else { return Ok(false) };
-        let value = keyspace.get(id_key(row.id)).map_err(|error| ApplyError::Index(error.to_string()))?;
-        let seq = value.map(|value| Reader::new(&value).number("a seq"));
-        Ok(seq.is_some_and(|seq| seq != Ok(row.seq.0)))
-    }
-
-    fn remove(&mut self, row: &Row, was: Base, keep_id: bool) -> Result<(), ApplyError> {
-        let keyspace = match was {
-            Base::Ended(bucket) => {
-                // Nothing is removed from a bucket that was dropped; making it again would leave it behind.
-                if !self.buckets.contains_key(&bucket) && !self.index.buckets.read().contains_key(&bucket) {
-                    return Ok(());
-                }
-                self.keyspace(bucket)?
-            }
-            _ => {
-                let pending = self.index.pending.clone();
-                self.batch.remove(&pending, place_key(row, was));
-                self.batch.remove(&pending, timed_key(b'a', timed_bytes(row.received, row.seq.0)));
-                pending
-            }
-        };
-        let skip = usize::from(keep_id);
-        for (key, _) in common_keys(row).skip(skip) {
-            self.batch.remove(&keyspace, key);
-        }
-        self.batch.remove(&keyspace, seq_key(b'r', row.seq));
-        Ok(())
-    }
-
-    /// With `stays` the keys that never change are there already.
-    fn put(&mut self, row: &Row, is: Base, stays: bool) -> Result<(), ApplyError> {
-        self.row.clear();
-        row.put(&mut self.row);
-        let value = self.row.as_slice().to_vec();
-        let keyspace = match is {
-            Base::Ended(bucket) => self.keyspace(bucket)?,
-            _ => {
-                let pending = self.index.pending.clone();
-                self.insert(&pending, place_key(row, is), []);
-                if !stays {
-                    self.insert(&pending, timed_key(b'a', timed_bytes(row.received, row.seq.0)), []);
-                }
-                pending
-            }
-        };
-        if !stays {
-            for (key, value) in common_keys(row) {
-                self.insert(&keyspace, key, value);
-            }
-        }
-        self.insert(&keyspace, seq_key(b'r', row.seq), value);
-        Ok(())
-    }
-
-    fn lane(&mut self, lane: &Lane, counts: &Counts) -> Result<(), ApplyError> {
-        let pending = self.index.pending.clone();
-        if counts.pending() == 0 {
-            self.batch.remove(&pending, lane_key(lane));
-        } else {
-            let mut value = Vec::new();
-            put_counts(&mut value, counts);
-            self.insert(&pending, lane_key(lane), value);
-        }
-        self.commit_when_large()
-    }
-}
-
-fn id_key(id: EventId) -> [u8; 17] {
-    timed_key(b'i', id.0)
-}
-
-/// The keys that an event has in every keyspace, its row apart, with their values; that of its id first.
-fn common_keys(row: &Row) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    let id = id_key(row.id).to_vec();
-    let mut seq = Vec::new();
-    wire::put_number(&mut seq, row.seq.0);
-    let group = hash_key(b'g', hash(row.lane.group.as_str().as_bytes()), row.seq.0).to_vec();
-    let provider = row.provider_event_id.as_deref();
-    let provider = provider.map(|id| (hash_key(b'p', hash(id.as_bytes()), row.seq.0).to_vec(), Vec::new()));
-    [(id, seq), (group, Vec::new())].into_iter().chain(provider)
-}
-
-fn place_key(row: &Row, base: Base) -> Vec<u8> {
-    match base {
-        Base::Due(due) => timed_key(b'd', timed_bytes(due, row.seq.0)).to_vec(),
-        Base::Open => seq_key(b'o', row.seq).to_vec(),
-        Base::Fresh | Base::Ended(_) => hash_key(b'f', lane_hash(&row.lane), row.seq.0).to_vec(),
-    }
-}
-
-fn seq_key(letter: u8, seq: Seq) -> [u8; 9] {
-    let mut key = [letter; 9];
-    key.get_mut(1..).expect("eight bytes are left").copy_from_slice(&seq.0.to_be_bytes());
-    key
-}
-
-fn hash_key(letter: u8, hash: u64, seq: u64) -> [u8; 17] {
-    timed_key(letter, timed_bytes(Wall(hash), seq))
-}
-
-fn timed_bytes(at: Wall, seq: u64) -> [u8; 16] {
-    ((u128::from(at.0) << 64) | u128::from(seq)).to_be_bytes()
-}
-
-fn timed_key(letter: u8, bytes: [u8; 16]) -> [u8; 17] {
-    let mut key = [letter; 17];
-    key.get_mut(1..).expect("sixteen bytes are left").copy_from_slice(&bytes);
-    key
-}
-
-fn read_timed(key: &[u8]) -> Option<(Wall, Seq)> {
-    let number = u128::from_be_bytes(*key.get(1..)?.first_chunk()?);
-    Some((Wall(u64::try_from(number >> 64).ok()?), last_seq(key)?))
-}
-
-fn last_seq(key: &[u8]) -> Option<Seq> {
-    Some(Seq(u64::from_be_bytes(*key.last_chunk()?)))
-}
-
-/// FNV-1a. It is in files, so it never changes; rows that only share a hash are told apart by their text.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
-}
-
-fn lane_hash(lane: &Lane) -> u64 {
-    hash(&lane_key(lane))
-}
-
-/// A lane's name so that keys sort as lanes do. No byte of a written form is below 3.
-fn lane_key(lane: &Lane) -> Vec<u8> {
-    let mut key = vec![b'l'];
-    key.extend_from_slice(lane.group.as_str().as_bytes());
-    match &lane.inner {
-        None => key.extend_from_slice(&[0, 1]),
-        Some(inner) => {
-            key.extend_from_slice(&[0, 2]);
-            key.extend_from_slice(inner.as_str().as_bytes());
-            key.push(0);
-        }
-    }
-    key
-}
-
-fn read_lane_key(key: &[u8]) -> Option<Lane> {
-    let text = std::str::from_utf8(key.get(1..)?).ok()?;
-    let (group, rest) = text.split_once('\0')?;
-    let inner = match rest.strip_prefix('\u{2}') {
-        Some(inner) => Some(Group::from_written(inner.strip_suffix('\0')?)?),
-        None => None,
-    };
-    Some(Lane { group: Group::from_written(group)?, inner })
-}
-
-pub(super) fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
-    for number in [counts.fresh, counts.retrying, counts.open, counts.bytes] {
-        wire::put_number(out, number);
-    }
-}
-
-pub(super) fn read_counts(bytes: &[u8]) -> Result<Counts, wire::Damaged> {
-    counts_from(&mut Reader::new(bytes))
-}
-
-pub(super) fn counts_from(reader: &mut Reader<'_>) -> Result<Counts, wire::Damaged> {
-    let mut number = || reader.number("a lane's counts");
-    Ok(Counts { fresh: number()?, retrying: number()?, open: number()?, bytes: number()? })
 }

@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bucket::Bucket;
 use super::ends::Ends;
 use super::log::Place;
-use super::row::{Bucket, Row};
+use super::row::Row;
 use super::{Retention, Status, Verdict};
 use crate::event::{EventId, Lane, Seq, Wall};
 

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 
 use crate::event::Wall;
 use crate::store::Error;
+use crate::store::bucket::Bucket;
 use crate::store::disk::Disk;
 use crate::store::ends::Ends;
 use crate::store::index::{counts_from, put_counts};
 use crate::store::log::Cursor;
-use crate::store::row::{Bucket, Row};
+use crate::store::row::Row;
 use crate::store::state::{Base, Delta, Entry, Held, LaneEntry, Sums};
 use crate::store::wire::{Damaged, Reader, put_lane, put_number, put_option};
 

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use super::core::Core;
 use crate::event::{Event, EventId, Lane, Seq, Wall};
+use crate::store::bucket::Family;
 use crate::store::index::{Descending, Index, Wanted};
 use crate::store::log::Place;
 use crate::store::record::Record as LogRecord;
-use crate::store::row::{Family, Row};
+use crate::store::row::Row;
 use crate::store::state::{Counts, Delta, State};
 use crate::store::{AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Status, Story, Usage};
 

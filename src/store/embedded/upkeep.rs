@@ -16,9 +16,9 @@ use super::marks::{self, Measured};
 use super::writer::Request;
 use crate::event::Seq;
 use crate::store::Error;
+use crate::store::bucket::{Bucket, Family};
 use crate::store::log::scan;
 use crate::store::record::{Record, Settled};
-use crate::store::row::{Bucket, Family};
 
 /// Marks, or copies, of one request.
 const CHUNK: usize = 256;

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use super::core::Core;
 use super::stage::Stage;
 use crate::event::{Event, Mono, Seq};
+use crate::store::bucket::Bucket;
 use crate::store::log::{Log, WriteError};
-use crate::store::row::Bucket;
 use crate::store::{Durability, Error, Settlement};
 
 /// Events and settlements of one batch; above, latency grows and the throughput does not.
