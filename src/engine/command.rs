@@ -122,7 +122,7 @@ impl Engine {
             Some(Place::Waiting(at)) => {
                 let Some((lid, ev)) = self.retries.take_waiting(at, seq) else { return false };
                 if let Some(lane) = self.lanes.get_mut(lid) {
-                    lane.waiting -= usize::from(ev.order.is_none());
+                    lane.rare.waiting -= usize::from(ev.order.is_none());
                 }
                 (Stage::Retrying, After::ended(lid, ev))
             }

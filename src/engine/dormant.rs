@@ -26,20 +26,20 @@ struct Record {
 
 #[derive(Debug)]
 struct Bound {
-    rate: Gcra,
+    rate: Option<Box<Gcra>>,
     held_until: Mono,
     breaker: OfGroup,
 }
 
 impl Bound {
     fn of(group: &mut GroupState, now: Mono) -> Option<Box<Self>> {
-        let rate = if group.policy.rate.is_some() { group.rate } else { Gcra::default() };
-        let bound = Self { rate, held_until: group.held_until, breaker: std::mem::take(&mut group.breaker) };
+        let bound =
+            Self { rate: group.rate.take(), held_until: group.held_until, breaker: std::mem::take(&mut group.breaker) };
         (!bound.is_over(now)).then(|| Box::new(bound))
     }
 
     fn is_over(&self, now: Mono) -> bool {
-        self.rate.is_rested(now) && self.held_until <= now && self.breaker.is_rested()
+        self.rate.as_ref().is_none_or(|rate| rate.is_rested(now)) && self.held_until <= now && self.breaker.is_rested()
     }
 }
 

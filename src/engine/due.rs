@@ -137,7 +137,7 @@ impl Engine {
                 self.take_retrying(event, due, now);
             }
         }
-        let full = |lid: &u32| self.lanes.get(*lid).is_none_or(|lane| lane.missed.is_some());
+        let full = |lid: &u32| self.lanes.get(*lid).is_none_or(|lane| lane.rare.missed.is_some());
         if !more || far || (!pass.whole && pass.lanes.iter().all(full)) {
             self.pass_ended(pass, more || far, now);
         } else {
@@ -162,11 +162,11 @@ impl Engine {
         ev.since = super::ev::line(at);
         let Some(lane) = self.lanes.get_mut(lid) else { return };
         if let Some(key) = &ev.order {
-            if lane.keys.holds(key) {
+            if lane.rare.keys.holds(key) {
                 // Another event of the key is under way; this one has to wait for it, wherever it came from.
                 return self.miss(lid, (due, ev.seq), now.mono.plus(LATER));
             }
-            lane.keys.recover(key);
+            lane.rare.keys.recover(key);
         }
         self.wait_for(lid, at, due, ev);
         self.touch(lid, now.mono);
@@ -197,7 +197,7 @@ impl Engine {
                 self.retries.places.remove(&seq);
                 return self.miss(lid, (due, seq), at);
             }
-            lane.waiting += 1;
+            lane.rare.waiting += 1;
         }
         self.retries.places.insert(seq, Place::Waiting(at));
         self.retries.waiting.insert((at, seq), (lid, ev, due));
@@ -206,8 +206,8 @@ impl Engine {
     /// Events of the lane from `key` on are only in the store; the first of them is due `at`.
     fn miss(&mut self, lid: u32, key: (Wall, Seq), at: Mono) {
         let Some(lane) = self.lanes.get_mut(lid) else { return };
-        if lane.missed.is_none_or(|(known, _)| key < known) {
-            lane.missed = Some((key, at));
+        if lane.rare.missed.is_none_or(|(known, _)| key < known) {
+            lane.rare.missed = Some((key, at));
         }
         self.feed(lid);
     }
@@ -215,7 +215,7 @@ impl Engine {
     /// A lane that missed events and has room is to be read for.
     pub(super) fn feed(&mut self, lid: u32) {
         let Some(lane) = self.lanes.get(lid) else { return };
-        if let Some((_, at)) = lane.missed
+        if let Some((_, at)) = lane.rare.missed
             && lane.retries() <= HUNGRY
         {
             let before = Mono(at.0.saturating_sub(u64::try_from((AHEAD / 2).as_micros()).unwrap_or(0)));
@@ -233,7 +233,7 @@ impl Engine {
             let (lid, ev, _) = entry.remove();
             self.retries.places.insert(seq, Place::Due(at));
             if let Some(lane) = self.lanes.get_mut(lid) {
-                lane.waiting -= usize::from(ev.order.is_none());
+                lane.rare.waiting -= usize::from(ev.order.is_none());
                 lane.fall_due(at, ev);
             }
             self.touch(lid, now);
@@ -270,7 +270,7 @@ impl Engine {
             }
             self.retries.hungry.remove(&(at, lid));
             let Some(lane) = self.lanes.get_mut(lid).filter(|lane| lane.retries() <= HUNGRY) else { continue };
-            let Some((key, _)) = lane.missed.take() else { continue };
+            let Some((key, _)) = lane.rare.missed.take() else { continue };
             from = Some(from.map_or(key, |from| from.min(key)));
             lanes.push(lid);
         }

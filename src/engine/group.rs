@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use super::breaker::{OfGroup, Upstream};
 use super::counts::Counts;
 use super::field::Class;
+use super::inside::Inside;
 use super::price::Ewma;
 use super::rate::Gcra;
 use super::request::WaitReason;
-use super::stats::{LastSecond, Minute, Waits};
-use super::tags::{Heap, Tag, Turn, Weight};
+use super::stats::{LastSecond, Stats};
+use super::tags::{Tag, Turn, Weight};
 use super::{Policy, Settings};
 use crate::event::{Group, Mono};
 
@@ -54,6 +55,8 @@ pub(super) struct GroupState {
     pub(super) standing: Standing,
     /// The step in which it became ready.
     pub(super) since: u64,
+    /// It has a time at which it is looked at again.
+    pub(super) wakes: bool,
     /// Since it became ready, a gate was closed to it or its policy changed: I6 says nothing about it.
     pub(super) gated: bool,
 
@@ -64,10 +67,8 @@ pub(super) struct GroupState {
     pub(super) debts: Debts,
     pub(super) v: Tag,
     pub(super) top: Tag,
-    /// Lanes that have something other than a retry to do.
-    pub(super) open: Heap<Turn>,
-    /// Lanes that have only retries to do.
-    pub(super) retry_only: Heap<Turn>,
+    /// Those of them that may go.
+    pub(super) inside: Inside,
 
     /// Sums over its lanes.
     pub(super) counts: Counts,
@@ -79,7 +80,8 @@ pub(super) struct GroupState {
     pub(super) slow: bool,
     pub(super) ended: LastSecond,
 
-    pub(super) rate: Gcra,
+    /// Where its policy has a rate.
+    pub(super) rate: Option<Box<Gcra>>,
     /// A `Retry-After` holds it until then.
     pub(super) held_until: Mono,
     pub(super) breaker: OfGroup,
@@ -93,8 +95,8 @@ pub(super) struct GroupState {
     pub(super) charged_us: u64,
     pub(super) served_us: u64,
 
-    pub(super) minute: Minute,
-    pub(super) waits: Waits,
+    /// Kept once it has two events at a time.
+    pub(super) stats: Option<Box<Stats>>,
     /// Why it did not run most recently, and until when.
     pub(super) blocked: Option<(WaitReason, Mono)>,
 }
@@ -109,21 +111,21 @@ impl GroupState {
             tag: Tag::LOWEST,
             standing: Standing::Idle,
             since: 0,
+            wakes: false,
             gated: false,
             plain: None,
             parts: BTreeMap::new(),
             debts: Debts::default(),
             v: Tag::default(),
             top: Tag::default(),
-            open: Heap::default(),
-            retry_only: Heap::default(),
+            inside: Inside::default(),
             counts: Counts::default(),
             retry_in_flight: 0,
             estimate: Ewma::default(),
             long: 0,
             slow: false,
             ended: LastSecond::default(),
-            rate: Gcra::default(),
+            rate: None,
             held_until: Mono(0),
             breaker: OfGroup::default(),
             failed: None,
@@ -131,8 +133,7 @@ impl GroupState {
             answered_alone_us: 0,
             charged_us: 0,
             served_us: 0,
-            minute: Minute::default(),
-            waits: Waits::default(),
+            stats: None,
             blocked: None,
         }
     }
@@ -166,10 +167,10 @@ impl GroupState {
 
     /// Where it stands now, and when time alone will change that.
     pub(super) fn stand(&self, settings: &Settings, upstream: &Upstream, now: Mono) -> (Standing, Option<Mono>) {
-        let only_retries = self.open.is_empty();
-        if only_retries && self.retry_only.is_empty() {
+        if self.inside.is_empty() {
             return (Standing::Idle, None);
         }
+        let only_retries = self.inside.first_open().is_none();
         if self.is_paused() {
             return (Standing::Paused, None);
         }
@@ -185,7 +186,7 @@ impl GroupState {
         if only_retries && self.retry_in_flight >= settings.group_retry_slots() {
             return (Standing::RetrySlots, None);
         }
-        if let Some(at) = self.policy.rate.and_then(|rate| self.rate.ready(rate, now).err()) {
+        if let Some(at) = self.policy.rate.and_then(|rate| self.rate.as_ref()?.ready(rate, now).err()) {
             return (Standing::Limited, Some(at));
         }
         (Standing::Ready(self.class(settings, upstream, only_retries, now)), None)

@@ -90,7 +90,7 @@ impl Engine {
         ensure(ready == self.field.len(), || format!("I2: {ready} ready, {} in the field", self.field.len()))?;
         let mut placed = self.retries.waiting().count() + self.leases.len() + self.counts.settling as usize;
         for (_, lane) in self.lanes.iter() {
-            ensure(lane.keys.is_sound(), || "I3: an order key has no head and does not look for one".into())?;
+            ensure(lane.rare.keys.is_sound(), || "I3: an order key has no head and does not look for one".into())?;
             ensure(lane.twin().is_none(), || format!("I2: an event is twice in its lane: {:?}", lane.twin()))?;
             for ev in lane.runnable() {
                 let place = self.retries.place(ev.seq);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::counts::Counts;
 use super::ev::Ev;
+use super::lazy::{Empty, Lazy};
 use super::order::Keys;
 use super::price::Ewma;
 use super::tags::{Tag, Turn};
@@ -54,45 +55,81 @@ pub(super) struct LaneState {
     pub(super) turn: Option<Turn>,
     pub(super) estimate: Ewma,
 
-    // Events that may go, by the kind of their turn.
-    heads: BTreeMap<Seq, Ev>,
+    /// Fresh events that may go, a prefix of those in the store.
     fresh: VecDeque<Ev>,
+    /// Up to where the scan has come, and whether there is more.
+    pub(super) cursor: Seq,
+    pub(super) more: bool,
+    /// It was found at the start and has not been read to its end: what lies between is unknown.
+    pub(super) unread: bool,
+    pub(super) loading: Option<Load>,
+    appended_while_loading: bool,
+    /// The scan waits for keys to be freed, or for retrying events to be read.
+    blocked: bool,
+    /// Retrying events from before the start have not all been read; until then no ordered event is taken in, for its key may be held.
+    pub(super) unread_retries: bool,
+
+    /// Pending events, in memory or not.
+    pub(super) counts: Counts,
+
+    pub(super) rare: Lazy<Rare>,
+}
+
+/// What a lane needs that has more than fresh events without an order key.
+#[derive(Debug)]
+pub(super) struct Rare {
+    // Further events that may go, by the kind of their turn.
+    heads: BTreeMap<Seq, Ev>,
     replays: VecDeque<Ev>,
     due_keyed: BTreeMap<(Mono, Seq), Ev>,
     due: BTreeMap<(Mono, Seq), Ev>,
     /// Retrying events without an order key that wait for their time, in memory.
     pub(super) waiting: usize,
+    since_retry: u32,
+    since_replay: u32,
 
     pub(super) keys: Keys,
 
-    // Where the scan is.
-    pub(super) cursor: Seq,
-    pub(super) more: bool,
     /// Up to here every replay has been taken into memory.
     replay_seen: Seq,
     /// From here on there are replays that have not.
     replay_from: Option<Seq>,
-    /// It was found at the start and has not been read to its end: what lies between is unknown.
-    pub(super) unread: bool,
-    pub(super) loading: Option<Load>,
-    appended_while_loading: bool,
     replay_while_loading: Option<Seq>,
-    /// The scan waits for keys to be freed, or for retrying events to be read.
-    blocked: bool,
-    /// Retrying events from before the start have not all been read; until then no ordered event is taken in, for its key may be held.
-    pub(super) unread_retries: bool,
     /// Fresh events that a person ended before they were read; true when that is durable.
     gone: BTreeMap<Seq, bool>,
     /// Events that were handed back, or are under way, and that the scan has not come to: it passes them by.
     ahead: BTreeSet<Seq>,
     /// Retrying events of this lane from here on are not all in memory; with when to look for them.
     pub(super) missed: Option<((Wall, Seq), Mono)>,
+}
 
-    /// Pending events, in memory or not.
-    pub(super) counts: Counts,
+impl Rare {
+    const fn new() -> Self {
+        Self {
+            heads: BTreeMap::new(),
+            replays: VecDeque::new(),
+            due_keyed: BTreeMap::new(),
+            due: BTreeMap::new(),
+            waiting: 0,
+            since_retry: 0,
+            since_replay: 0,
+            keys: Keys::new(),
+            replay_seen: Seq(0),
+            replay_from: None,
+            replay_while_loading: None,
+            gone: BTreeMap::new(),
+            ahead: BTreeSet::new(),
+            missed: None,
+        }
+    }
+}
 
-    since_retry: u32,
-    since_replay: u32,
+impl Empty for Rare {
+    const EMPTY: &'static Self = &Self::new();
+
+    fn fresh() -> Self {
+        Self::new()
+    }
 }
 
 impl LaneState {
@@ -103,29 +140,16 @@ impl LaneState {
             tag: Tag::LOWEST,
             turn: None,
             estimate: Ewma::default(),
-            heads: BTreeMap::new(),
             fresh: VecDeque::new(),
-            replays: VecDeque::new(),
-            due_keyed: BTreeMap::new(),
-            due: BTreeMap::new(),
-            waiting: 0,
-            keys: Keys::default(),
             cursor: Seq(0),
             more: false,
-            replay_seen: Seq(0),
-            replay_from: None,
             unread: false,
             loading: None,
             appended_while_loading: false,
-            replay_while_loading: None,
             blocked: false,
             unread_retries: false,
-            gone: BTreeMap::new(),
-            ahead: BTreeSet::new(),
-            missed: None,
             counts: Counts::default(),
-            since_retry: 0,
-            since_replay: 0,
+            rare: Lazy::default(),
         }
     }
 
@@ -136,12 +160,12 @@ impl LaneState {
 
     /// Something other than a retry is in memory and may go.
     fn has_fresh(&self) -> bool {
-        !(self.heads.is_empty() && self.fresh.is_empty() && self.replays.is_empty())
+        !(self.rare.heads.is_empty() && self.fresh.is_empty() && self.rare.replays.is_empty())
     }
 
     /// A retry may go.
     pub(super) fn has_due(&self) -> bool {
-        !(self.due.is_empty() && self.due_keyed.is_empty())
+        !(self.rare.due.is_empty() && self.rare.due_keyed.is_empty())
     }
 
     /// Room for a retrying event without an order key.
@@ -151,18 +175,18 @@ impl LaneState {
 
     /// Retrying events without an order key in memory.
     pub(super) fn retries(&self) -> usize {
-        self.due.len() + self.waiting
+        self.rare.due.len() + self.rare.waiting
     }
 
     /// The order keys are as many as may be.
     pub(super) fn is_held(&self) -> bool {
-        self.keys.len() >= KEYS_MAX
+        self.rare.keys.len() >= KEYS_MAX
     }
 
     /// When the oldest event in memory that may go was received.
     pub(super) fn oldest(&self) -> Option<i64> {
-        let firsts = [self.heads.values().next(), self.fresh.front(), self.replays.front()];
-        let due = self.due.values().chain(self.due_keyed.values());
+        let firsts = [self.rare.heads.values().next(), self.fresh.front(), self.rare.replays.front()];
+        let due = self.rare.due.values().chain(self.rare.due_keyed.values());
         firsts.into_iter().flatten().chain(due).map(|ev| ev.received).min()
     }
 
@@ -172,7 +196,7 @@ impl LaneState {
         if self.loading.is_some() {
             self.appended_while_loading = true;
             if alone {
-                self.replay_while_loading.get_or_insert(ev.seq);
+                self.rare.replay_while_loading.get_or_insert(ev.seq);
             }
         } else if alone && self.more {
             self.take_replay(ev, limits);
@@ -183,19 +207,19 @@ impl LaneState {
 
     /// Whether what is read with this seq is not to be taken in.
     fn passes_by(&self, seq: Seq) -> bool {
-        self.gone.contains_key(&seq) || self.ahead.contains(&seq)
+        self.rare.gone.contains_key(&seq) || self.rare.ahead.contains(&seq)
     }
 
     /// A replay without an order key that may not have been seen yet.
     fn take_replay(&mut self, ev: Ev, limits: Limits) {
-        if ev.seq <= self.replay_seen {
+        if ev.seq <= self.rare.replay_seen {
             return;
         }
-        if self.replay_from.is_none() && self.replays.len() < limits.window {
-            self.replay_seen = ev.seq;
-            self.replays.push_back(ev);
+        if self.rare.replay_from.is_none() && self.rare.replays.len() < limits.window {
+            self.rare.replay_seen = ev.seq;
+            self.rare.replays.push_back(ev);
         } else {
-            self.replay_from.get_or_insert(ev.seq);
+            self.rare.replay_from.get_or_insert(ev.seq);
         }
     }
 
@@ -208,7 +232,7 @@ impl LaneState {
         let room = self.fresh.len() < limits.window;
         match &ev.order {
             Some(key) => {
-                let known = self.keys.holds(key);
+                let known = self.rare.keys.holds(key);
                 if self.unread_retries || (!known && self.is_held()) {
                     self.blocked = true;
                     return false;
@@ -218,8 +242,8 @@ impl LaneState {
                 }
                 let scanned = std::mem::replace(&mut self.cursor, ev.seq);
                 let key = key.clone();
-                let behind_room = self.keys.behind() < limits.window;
-                if let Some(ev) = self.keys.arrive(&key, ev, scanned, behind_room) {
+                let behind_room = self.rare.keys.behind() < limits.window;
+                if let Some(ev) = self.rare.keys.arrive(&key, ev, scanned, behind_room) {
                     self.fresh.push_back(ev);
                 }
             }
@@ -232,6 +256,10 @@ impl LaneState {
                     return false;
                 }
                 self.cursor = ev.seq;
+                if self.fresh.capacity() == 0 {
+                    // Most lanes of a million have one event.
+                    self.fresh.reserve_exact(1);
+                }
                 self.fresh.push_back(ev);
             }
         }
@@ -243,14 +271,14 @@ impl LaneState {
         if self.loading.is_some() {
             return None;
         }
-        if let Some(from) = self.keys.looks_from() {
+        if let Some(from) = self.rare.keys.looks_from() {
             return Some(Load::Keys(from));
         }
-        let soon = self.fresh.len() + self.heads.len() + self.keys.behind();
+        let soon = self.fresh.len() + self.rare.heads.len() + self.rare.keys.behind();
         if self.more && !self.blocked && soon <= limits.window / 2 {
             return Some(Load::Fresh);
         }
-        self.replay_from.filter(|_| self.replays.len() <= limits.window / 2).map(Load::Replays)
+        self.rare.replay_from.filter(|_| self.rare.replays.len() <= limits.window / 2).map(Load::Replays)
     }
 
     /// The seq after which what is being loaded begins.
@@ -269,7 +297,9 @@ impl LaneState {
     /// What was read. `more` when the store has further ones behind the last; `known` are those that are under way, which a read may
     /// show as fresh when it was faster than the report of their settlement.
     pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, known: Vec<Seq>, limits: Limits) {
-        self.ahead.extend(known);
+        if !known.is_empty() {
+            self.rare.ahead.extend(known);
+        }
         let Some(load) = self.loading.take() else { return };
         let last = events.last().map(|ev| ev.seq);
         // Everything up to here has been seen.
@@ -288,36 +318,38 @@ impl LaneState {
             }
             Load::Keys(from) => {
                 let events = events.into_iter().filter(|ev| !self.passes_by(ev.seq)).collect();
-                for head in self.keys.found(from, events, seen, self.cursor) {
-                    self.heads.insert(head.seq, Ev { keyed: true, ..head });
+                for head in self.rare.keys.found(from, events, seen, self.cursor) {
+                    self.rare.heads.insert(head.seq, Ev { keyed: true, ..head });
                 }
             }
             Load::Replays(from) => self.replays_found(from, events, more, limits),
         }
         self.more |= std::mem::take(&mut self.appended_while_loading);
-        if let Some(seq) = self.replay_while_loading.take().filter(|seq| *seq > self.replay_seen) {
-            self.replay_from.get_or_insert(seq);
+        let cursor = self.cursor;
+        let Some(rare) = self.rare.made() else { return };
+        if let Some(seq) = rare.replay_while_loading.take().filter(|seq| *seq > rare.replay_seen) {
+            rare.replay_from.get_or_insert(seq);
         }
-        self.gone.retain(|_, durable| !*durable);
-        let passed = if self.replay_from.is_none() { self.cursor } else { self.cursor.min(self.replay_seen) };
-        while self.ahead.first().is_some_and(|seq| *seq <= passed) {
-            self.ahead.pop_first();
+        rare.gone.retain(|_, durable| !*durable);
+        let passed = if rare.replay_from.is_none() { cursor } else { cursor.min(rare.replay_seen) };
+        while rare.ahead.first().is_some_and(|seq| *seq <= passed) {
+            rare.ahead.pop_first();
         }
     }
 
     fn replays_found(&mut self, from: Seq, events: Vec<Ev>, more: bool, limits: Limits) {
-        self.replay_from = events.last().filter(|_| more).map(|last| Seq(last.seq.0 + 1));
+        self.rare.replay_from = events.last().filter(|_| more).map(|last| Seq(last.seq.0 + 1));
         for ev in events {
-            let ours = ev.replay && ev.order.is_none() && ev.seq >= from && ev.seq > self.replay_seen;
+            let ours = ev.replay && ev.order.is_none() && ev.seq >= from && ev.seq > self.rare.replay_seen;
             if !ours || self.passes_by(ev.seq) {
                 continue;
             }
-            if self.replays.len() >= limits.window {
-                self.replay_from = Some(ev.seq);
+            if self.rare.replays.len() >= limits.window {
+                self.rare.replay_from = Some(ev.seq);
                 break;
             }
-            self.replay_seen = ev.seq;
-            self.replays.push_back(ev);
+            self.rare.replay_seen = ev.seq;
+            self.rare.replays.push_back(ev);
         }
     }
 
@@ -329,48 +361,53 @@ impl LaneState {
     /// The event whose turn it is (R6): held heads, fresh, retries, replays, but a retry at every 4th lease and a replay at
     /// every 10th.
     pub(super) fn next(&mut self, retry_ok: bool, limits: Limits) -> Option<Ev> {
+        if !self.rare.is_made() {
+            return self.fresh.pop_front();
+        }
         let retry_ok = retry_ok && self.has_due();
-        let retry_turn = retry_ok && (self.since_retry + 1 >= RETRY_EVERY || !self.due_keyed.is_empty());
-        let replay_turn = self.since_replay + 1 >= limits.replay_every;
+        let retry_turn = retry_ok && (self.rare.since_retry + 1 >= RETRY_EVERY || !self.rare.due_keyed.is_empty());
+        let replay_turn = self.rare.since_replay + 1 >= limits.replay_every;
         let ev = if retry_turn {
             self.pop_due()
-        } else if let Some(ev) = replay_turn.then(|| self.replays.pop_front()).flatten() {
+        } else if let Some(ev) = replay_turn.then(|| self.rare.replays.pop_front()).flatten() {
             Some(ev)
-        } else if let Some((_, ev)) = self.heads.pop_first() {
+        } else if let Some((_, ev)) = self.rare.heads.pop_first() {
             Some(ev)
         } else if let Some(ev) = self.fresh.pop_front() {
             Some(ev)
         } else if retry_ok {
             self.pop_due()
         } else {
-            self.replays.pop_front()
+            self.rare.replays.pop_front()
         }?;
-        self.since_retry = if ev.retrying || !self.has_due() { 0 } else { self.since_retry.saturating_add(1) };
+        self.rare.since_retry =
+            if ev.retrying || !self.has_due() { 0 } else { self.rare.since_retry.saturating_add(1) };
         let replayed = ev.replay && !ev.retrying;
-        self.since_replay = if replayed || self.replays.is_empty() { 0 } else { self.since_replay.saturating_add(1) };
+        self.rare.since_replay =
+            if replayed || self.rare.replays.is_empty() { 0 } else { self.rare.since_replay.saturating_add(1) };
         Some(ev)
     }
 
     fn pop_due(&mut self) -> Option<Ev> {
-        self.due_keyed.pop_first().or_else(|| self.due.pop_first()).map(|(_, ev)| ev)
+        self.rare.due_keyed.pop_first().or_else(|| self.rare.due.pop_first()).map(|(_, ev)| ev)
     }
 
     /// A retrying event's time has come.
     pub(super) fn fall_due(&mut self, at: Mono, ev: Ev) {
-        let set = if ev.order.is_some() { &mut self.due_keyed } else { &mut self.due };
+        let set = if ev.order.is_some() { &mut self.rare.due_keyed } else { &mut self.rare.due };
         set.insert((at, ev.seq), ev);
     }
 
     /// An event that was not sent goes back to its place, before what came after it.
     pub(super) fn put_back(&mut self, ev: Ev) {
-        self.ahead.insert(ev.seq);
-        self.heads.insert(ev.seq, ev);
+        self.rare.ahead.insert(ev.seq);
+        self.rare.heads.insert(ev.seq, ev);
     }
 
     /// The head of an order key has ended, durably.
     pub(super) fn free_key(&mut self, key: &Group) {
-        if let Some(next) = self.keys.free(key, self.cursor) {
-            self.heads.insert(next.seq, Ev { keyed: true, ..next });
+        if let Some(next) = self.rare.keys.free(key, self.cursor) {
+            self.rare.heads.insert(next.seq, Ev { keyed: true, ..next });
         }
         if !self.unread_retries && !self.is_held() {
             self.blocked = false;
@@ -379,31 +416,32 @@ impl LaneState {
 
     /// Takes a fresh event out for good. True when it was in memory; else it is remembered, and passed by when it is read.
     pub(super) fn remove_fresh(&mut self, seq: Seq) -> Option<Ev> {
-        let found = self.heads.remove(&seq).or_else(|| {
-            let list =
-                [&mut self.fresh, &mut self.replays].into_iter().find(|list| list.iter().any(|ev| ev.seq == seq))?;
+        let found = self.rare.heads.remove(&seq).or_else(|| {
+            let list = [&mut self.fresh, &mut self.rare.replays]
+                .into_iter()
+                .find(|list| list.iter().any(|ev| ev.seq == seq))?;
             let index = list.iter().position(|ev| ev.seq == seq)?;
             list.remove(index)
         });
         if found.is_none() {
-            if let Some(key) = self.keys.key_behind(seq) {
-                self.keys.remove_behind(&key, seq);
+            if let Some(key) = self.rare.keys.key_behind(seq) {
+                self.rare.keys.remove_behind(&key, seq);
             }
-            self.gone.insert(seq, false);
+            self.rare.gone.insert(seq, false);
         }
         found
     }
 
     /// Takes a due event out for good.
     pub(super) fn remove_due(&mut self, at: Mono, seq: Seq) -> Option<Ev> {
-        self.due.remove(&(at, seq)).or_else(|| self.due_keyed.remove(&(at, seq)))
+        self.rare.due.remove(&(at, seq)).or_else(|| self.rare.due_keyed.remove(&(at, seq)))
     }
 
     /// The end of an event that was not in memory is durable.
     pub(super) fn gone_durably(&mut self, seq: Seq) {
         if self.loading.is_none() {
-            self.gone.remove(&seq);
-        } else if let Some(durable) = self.gone.get_mut(&seq) {
+            self.rare.gone.remove(&seq);
+        } else if let Some(durable) = self.rare.gone.get_mut(&seq) {
             *durable = true;
         }
     }
@@ -413,26 +451,27 @@ impl LaneState {
         self.counts.queued > 0
             && self.loading.is_none()
             && !self.more
-            && self.replay_from.is_none()
+            && self.rare.replay_from.is_none()
             && !self.has_fresh()
-            && self.keys.is_empty()
-            && self.gone.is_empty()
+            && self.rare.keys.is_empty()
+            && self.rare.gone.is_empty()
     }
 
     /// Due events whose time was more than `late` before `now`.
     pub(super) fn due_before(&self, now: Mono, late: Duration) -> u64 {
-        let all = self.due.keys().chain(self.due_keyed.keys());
+        let all = self.rare.due.keys().chain(self.rare.due_keyed.keys());
         all.filter(|(at, _)| now.since(*at) > late).count() as u64
     }
 
     /// Seqs of the events in memory that may go, for the invariant checks.
     pub(super) fn runnable(&self) -> impl Iterator<Item = &Ev> {
-        self.heads
+        self.rare
+            .heads
             .values()
             .chain(self.fresh.iter())
-            .chain(self.replays.iter())
-            .chain(self.due.values())
-            .chain(self.due_keyed.values())
+            .chain(self.rare.replays.iter())
+            .chain(self.rare.due.values())
+            .chain(self.rare.due_keyed.values())
     }
 
     /// An event that is in it twice, for the invariant checks.

@@ -281,7 +281,9 @@ impl Engine {
             group.retry_in_flight -= u32::from(lease.retry);
             group.long -= u32::from(lease.long);
             group.served_us += cost;
-            group.minute.worked(cost, now.mono);
+            if let Some(stats) = &mut group.stats {
+                stats.minute.worked(cost, now.mono);
+            }
             group.ended.add(now.mono);
             self.minute.worked(cost, now.mono);
         }
@@ -367,7 +369,7 @@ impl Engine {
             }
             (Next::Again(delay), None) => {
                 if let (Some(key), Some(lane)) = (&ev.order, self.lanes.get_mut(lid)) {
-                    lane.keys.hold(key);
+                    lane.rare.keys.hold(key);
                 }
                 let due = now.wall.plus(delay);
                 (Verdict::RetryAt(due), After::Retry { lid, at: now.mono.plus(delay), due, ev: Box::new(ev) })

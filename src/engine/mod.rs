@@ -44,8 +44,10 @@ mod ev;
 mod fact;
 mod field;
 mod group;
+mod inside;
 mod invariant;
 mod lane;
+mod lazy;
 mod lease;
 mod order;
 mod price;
@@ -472,7 +474,9 @@ impl Engine {
     fn note_arrival(&mut self, gid: u32, lid: u32, ev: &mut Ev, now: Mono) {
         let guess = self.upstream.durations.guess_us();
         let (Some(group), Some(lane)) = (self.groups.get_mut(gid), self.lanes.get(lid)) else { return };
-        group.minute.arrived(now);
+        if group.counts.total() > 0 {
+            group.stats.get_or_insert_default().minute.arrived(now);
+        }
         let price = price::price(&self.settings, lane.estimate.micros().unwrap_or(guess));
         let ahead = Tag::of(price.saturating_mul(group.counts.queued), group.weight);
         let start = group.tag.max(self.v.minus(schedule::burst(&self.settings, group.weight)));

@@ -34,6 +34,10 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    pub(super) const fn new() -> Self {
+        Self { keys: BTreeMap::new(), looking: BTreeSet::new(), behind: 0 }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }

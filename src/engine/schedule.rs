@@ -36,8 +36,7 @@ impl Engine {
         let (open, due) = (lane.has_open(), lane.has_due());
         let places = &mut self.inner_places;
         if !open && !due {
-            group.open.remove(places, lid);
-            group.retry_only.remove(places, lid);
+            group.inside.remove(places, lid, lane.inner.is_none());
             lane.turn = None;
         } else {
             if lane.turn.is_none() {
@@ -48,12 +47,9 @@ impl Engine {
             let since = lane.turn.map_or(self.step, |turn| turn.since);
             let turn = Turn { tag: lane.tag, since };
             lane.turn = Some(turn);
-            let (to, from) =
-                if open { (&mut group.open, &mut group.retry_only) } else { (&mut group.retry_only, &mut group.open) };
-            from.remove(places, lid);
-            to.set(places, turn, lid);
+            group.inside.set(places, turn, lid, open, lane.inner.is_none());
         }
-        if group.open.is_empty() && group.retry_only.is_empty() {
+        if group.inside.is_empty() {
             group.v = group.v.max(group.top);
         }
     }
@@ -83,9 +79,14 @@ impl Engine {
         match wake {
             Some(at) => {
                 let jitter = if standing == Standing::Limited { self.rng.part_of(WAKE_JITTER) } else { Duration::ZERO };
+                group.wakes = true;
                 self.wakes.set(&mut self.wake_places, at.plus(jitter), gid);
             }
-            None => self.wakes.remove(&mut self.wake_places, gid),
+            None if group.wakes => {
+                group.wakes = false;
+                self.wakes.remove(&mut self.wake_places, gid);
+            }
+            None => {}
         }
     }
 
@@ -184,8 +185,8 @@ impl Engine {
         let limits = self.limits();
         let Some(group) = self.groups.get_mut(gid) else { return false };
         let retry_ok = retry_slot && group.retry_in_flight < self.settings.group_retry_slots();
-        let open = group.open.first();
-        let due = group.retry_only.first().filter(|_| retry_ok);
+        let open = group.inside.first_open();
+        let due = group.inside.first_retry().filter(|_| retry_ok);
         let Some((turn, lid)) = [open, due].into_iter().flatten().min() else { return false };
         let Some(lane) = self.lanes.get_mut(lid) else { return false };
         let Some(ev) = lane.next(retry_ok, limits) else {
@@ -226,10 +227,12 @@ impl Engine {
         self.leases.retry += u32::from(lease.retry);
         let cap_ok = self.groups.get_mut(gid).is_none_or(|group| {
             if let Some(rate) = group.policy.rate {
-                group.rate.take(rate, now.mono);
+                group.rate.get_or_insert_default().take(rate, now.mono);
             }
             group.retry_in_flight += u32::from(lease.retry);
-            group.waits.add(lease.wait);
+            if let Some(stats) = &mut group.stats {
+                stats.waits.add(lease.wait);
+            }
             if lease.probe {
                 group.side = self.upstream.breaker.side;
             }

@@ -171,8 +171,8 @@ impl Engine {
             Verdict::Begun | Verdict::RetryAt(_) | Verdict::Released => {}
         }
         let gid = self.lanes.get(lid).map(|lane| lane.group);
-        if let Some(group) = gid.and_then(|gid| self.groups.get_mut(gid)) {
-            group.minute.ended(now);
+        if let Some(stats) = gid.and_then(|gid| self.groups.get_mut(gid)).and_then(|group| group.stats.as_mut()) {
+            stats.minute.ended(now);
         }
     }
 }

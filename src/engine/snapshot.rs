@@ -5,8 +5,14 @@ use std::time::Duration;
 use super::field::Class;
 use super::group::{GroupState, Standing};
 use super::request::{BreakerState, GroupView, Slots, Sort, State, Totals};
+use super::stats::Minute;
 use super::{Engine, ev, lane};
 use crate::event::{Group, Mono};
+
+/// A group's last minute; all zeros for one that never had two events at a time.
+fn minute(group: &GroupState) -> Minute {
+    group.stats.as_ref().map(|stats| stats.minute.clone()).unwrap_or_default()
+}
 
 impl Engine {
     /// Counters, and where all pending events stand (I1).
@@ -101,8 +107,8 @@ impl Engine {
         match sort {
             Sort::Age => super::micros(self.oldest(group, now)),
             Sort::Depth => group.counts.total(),
-            Sort::Seconds => group.minute.worker_us(now),
-            Sort::Rate => (group.minute.arrival_rate(now) * 1_000.0) as u64,
+            Sort::Seconds => minute(group).worker_us(now),
+            Sort::Rate => (minute(group).arrival_rate(now) * 1_000.0) as u64,
         }
     }
 
@@ -114,7 +120,8 @@ impl Engine {
 
     fn view(&self, group: &GroupState, now: Mono) -> GroupView {
         let state = self.state(group);
-        let (arrival_rate, drain_rate) = (group.minute.arrival_rate(now), group.minute.drain_rate(now));
+        let minute = minute(group);
+        let (arrival_rate, drain_rate) = (minute.arrival_rate(now), minute.drain_rate(now));
         let all_us = self.minute.worker_us(now);
         let pending = group.counts.queued + group.counts.retrying;
         GroupView {
@@ -130,10 +137,10 @@ impl Engine {
             in_flight: group.counts.in_flight,
             oldest: self.oldest(group, now),
             worker_time: Duration::from_micros(group.served_us),
-            share: if all_us == 0 { 0.0 } else { group.minute.worker_us(now) as f64 / all_us as f64 },
+            share: if all_us == 0 { 0.0 } else { minute.worker_us(now) as f64 / all_us as f64 },
             arrival_rate,
             drain_rate,
-            wait_p99: group.waits.p99(),
+            wait_p99: group.stats.as_ref().and_then(|stats| stats.waits.p99()),
             eta: (drain_rate > arrival_rate)
                 .then(|| Duration::try_from_secs_f64(pending as f64 / (drain_rate - arrival_rate)).ok())
                 .flatten(),

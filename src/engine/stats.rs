@@ -80,6 +80,13 @@ impl Minute {
     }
 }
 
+/// What is kept of a group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stats {
+    pub(super) minute: Minute,
+    pub(super) waits: Waits,
+}
+
 /// Waits, in buckets of at most a fifth; the past counts half after every thousand.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
