@@ -22,6 +22,10 @@ use crate::event::Missing;
 const COMMIT_SECONDS: [f64; 14] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 25.0];
 
+/// Seconds from 1 ms to a day: a quiet store waits milliseconds, a flood's own tail hours.
+const WAIT_SECONDS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0, 3_600.0, 86_400.0];
+
 /// Seconds from 1 ms to a minute: an attempt takes what the upstream's handler takes, at most `upstream.timeout`.
 const ATTEMPT_SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
@@ -49,6 +53,11 @@ struct OutcomeLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabel {
     version: String,
     durability: String,
@@ -66,6 +75,13 @@ pub struct Metrics {
     skew: Family<SourceLabel, Gauge<f64, AtomicU64>>,
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
+    delivered: Family<SourceLabel, Counter>,
+    dead: Family<SourceLabel, Counter>,
+    wait_seconds: Histogram,
+    quiet_wait_seconds: Histogram,
+    slots: Family<StateLabel, Gauge>,
+    breaker: Gauge,
+    retries_overdue: Gauge,
     /// Seconds from the start of a batch's write to its durability.
     pub commit_seconds: Histogram,
     /// Events pending.
@@ -115,6 +131,36 @@ impl Metrics {
             "From the start of an attempt to its end, the answer's body included",
             attempt_seconds.clone(),
         );
+        let delivered = Family::default();
+        registry.register("events_delivered", "Events that the upstream has, durably settled", delivered.clone());
+        let dead = Family::default();
+        registry.register("events_dead", "Events that went to the dead letters", dead.clone());
+        let wait_seconds = Histogram::new(WAIT_SECONDS);
+        registry.register(
+            "wait_seconds",
+            "From the durable commit, or the due time, to the lease",
+            wait_seconds.clone(),
+        );
+        let quiet_wait_seconds = Histogram::new(WAIT_SECONDS);
+        registry.register(
+            "quiet_wait_seconds",
+            "The same for events that found their lane within its burst: the promise of fairness",
+            quiet_wait_seconds.clone(),
+        );
+        let slots = Family::default();
+        registry.register("slots", "Attempts to the upstream that may be in flight, by who holds them", slots.clone());
+        let breaker = Gauge::default();
+        registry.register(
+            "breaker_state",
+            "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open",
+            breaker.clone(),
+        );
+        let retries_overdue = Gauge::default();
+        registry.register(
+            "retries_overdue",
+            "Retries that could go and whose time came long ago; 0",
+            retries_overdue.clone(),
+        );
         let commit_seconds = Histogram::new(COMMIT_SECONDS);
         registry.register(
             "commit_seconds",
@@ -160,6 +206,13 @@ impl Metrics {
             skew,
             attempts,
             attempt_seconds,
+            delivered,
+            dead,
+            wait_seconds,
+            quiet_wait_seconds,
+            slots,
+            breaker,
+            retries_overdue,
             commit_seconds,
             backlog_events,
             backlog_oldest_age,
@@ -195,6 +248,33 @@ impl Metrics {
     /// A request refused before any source was found for it.
     pub fn rejected_without_source(&self, reason: &'static str) {
         self.rejected.get_or_create(&ReasonLabel { source: String::new(), reason: reason.to_owned() }).inc();
+    }
+
+    /// An event of this source is delivered, durably.
+    pub fn delivered(&self, source: &str) {
+        self.delivered.get_or_create(&SourceLabel { source: source.to_owned() }).inc();
+    }
+
+    /// An event of this source is dead, durably.
+    pub fn dead(&self, source: &str) {
+        self.dead.get_or_create(&SourceLabel { source: source.to_owned() }).inc();
+    }
+
+    /// An event got its lease after `wait`; `quiet` when it had found its lane within its burst.
+    pub fn waited(&self, wait: Duration, quiet: bool) {
+        self.wait_seconds.observe(wait.as_secs_f64());
+        if quiet {
+            self.quiet_wait_seconds.observe(wait.as_secs_f64());
+        }
+    }
+
+    /// What the scheduler stands at: slots by who holds them (names and counts), the breaker's position (0 to 3), retries overdue.
+    pub fn scheduler(&self, slots: [(&'static str, u32); 4], breaker: i64, overdue: u64) {
+        for (state, count) in slots {
+            self.slots.get_or_create(&StateLabel { state }).set(count.into());
+        }
+        self.breaker.set(breaker);
+        self.retries_overdue.set(i64::try_from(overdue).unwrap_or(i64::MAX));
     }
 
     /// An attempt to the upstream ended like this, after `took`.

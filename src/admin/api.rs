@@ -390,7 +390,7 @@ pub(super) async fn method_not_allowed() -> Problem {
     Problem::Method
 }
 
-fn rfc3339(wall: Wall) -> String {
+pub(super) fn rfc3339(wall: Wall) -> String {
     let micros = i64::try_from(wall.0).unwrap_or(i64::MAX);
     Timestamp::from_microsecond(micros).map_or_else(|_| wall.0.to_string(), |time| format!("{time:.3}"))
 }

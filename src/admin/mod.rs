@@ -4,6 +4,7 @@
 //! that alone is not enough.
 
 mod api;
+mod groups;
 mod guard;
 mod problem;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::routing::{get, post};
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
 
@@ -93,6 +94,11 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/events/{id}", get(api::event))
         .route("/api/v1/events/{id}/body", get(api::body))
         .route("/api/v1/rejections", get(api::rejections))
+        .route("/api/v1/groups", get(groups::list))
+        .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
+        .route("/api/v1/group/cancel", post(groups::cancel))
+        .route("/api/v1/overrides", get(groups::overrides))
+        .route("/api/v1/upstream", get(groups::upstream).patch(groups::patch_upstream))
         .fallback(api::unknown)
         .method_not_allowed_fallback(api::method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&admin), guard::check))

@@ -22,12 +22,14 @@ use tokio::task::JoinSet;
 use crate::admin::{self, Access, Admin};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem};
+use crate::deliver::{Client, Deliver};
 use crate::driver::{self, Handle};
 use crate::event::Wall;
 use crate::listen::{Bound, Certificates, Front, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::embedded::Embedded;
+use crate::store::notebook::Notebook;
 // The command line has no other way to the store.
 pub use crate::store::doctor::{Damage, DoctorReport, doctor};
 
@@ -106,7 +108,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let log = Log::init(&config.log);
     let runtime = runtime()?;
     let _inside = runtime.enter();
-    let running = Running::start(options, config, log)?;
+    let running = Running::start(options, config, log, &runtime)?;
     let ended = runtime.block_on(running.until_the_end());
     // What is still open past the drain's deadline ends here, with the process.
     runtime.shutdown_background();
@@ -134,7 +136,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(options: Options, config: Config, log: Log) -> anyhow::Result<Self> {
+    fn start(options: Options, config: Config, log: Log, runtime: &Runtime) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let certificates =
             config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
@@ -147,10 +149,27 @@ impl Running {
         let durability = config.store.durability.as_str();
         let metrics = Arc::new(Metrics::new(durability));
         let store: Arc<dyn LaneStore> = Arc::new(store);
-        let (driver, handle) = driver::new(Arc::clone(&store), Arc::clone(&clock), metrics);
+        let deliver = deliverer(&config, &clock, &metrics)?;
+        let (mut driver, handle) = driver::new(driver::Parts {
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            metrics,
+            deliver,
+            settings: config.engine(),
+            policies: config.policies(),
+            notebook: Notebook::at(path.join("overrides.json")),
+            seed: rand::random(),
+        })
+        .map_err(anyhow::Error::msg)?;
+        runtime.block_on(driver.recover()).context("the backlog cannot be taken up")?;
         handle.set_sources(reload::infos(&config));
-        let front =
-            Arc::new(Front::new(config.listen.clone(), config.sources.clone(), handle.clone(), clock, rand::random()));
+        let front = Arc::new(Front::new(
+            config.listen.clone(),
+            config.sources.clone(),
+            handle.clone(),
+            Arc::clone(&clock),
+            rand::random(),
+        ));
         let access = access(&config, &token);
         let shown = Arc::clone(&front);
         let admin = Admin::new(access, durability, handle.clone(), Box::new(move || shown.show_sizes()));
@@ -213,6 +232,12 @@ impl Running {
         tracing::info!("ended");
         Ok(())
     }
+}
+
+/// The way to the upstream.
+fn deliverer(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> anyhow::Result<Deliver> {
+    let client = Client::new(config.deliver(), Arc::clone(clock), Arc::clone(metrics));
+    Ok(client.context("the upstream cannot be delivered to")?.deliver())
 }
 
 /// The signals that end us.

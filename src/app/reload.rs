@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::log::Log;
-use super::{Failure, Options, access};
+use super::{Failure, Options, access, deliverer};
 use crate::admin::Admin;
 use crate::config::Config;
 use crate::driver::{Handle, Query, SourceInfo, Status};
@@ -80,6 +80,10 @@ impl Reloader {
         if let (Some(certificates), Some(files)) = (&self.certificates, &new.listen.tls) {
             certificates.replace(files).map_err(|error| vec![error])?;
         }
+        let deliver =
+            deliverer(&new, self.handle.clock(), self.handle.metrics()).map_err(|error| vec![format!("{error:#}")])?;
+        let reloaded = self.handle.reload(new.engine(), new.policies(), deliver).await;
+        reloaded.map_err(|error| vec![error.to_string()])?;
         self.handle.set_sources(infos(&new));
         self.front.replace(new.listen.clone(), new.sources.clone());
         self.admin.replace(access(&new, &self.token));

@@ -8,6 +8,7 @@
 
 mod build;
 mod check;
+mod delivery;
 mod effective;
 mod fields;
 mod nearest;

@@ -3,7 +3,13 @@
 //! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
+mod append;
 pub mod budget;
+mod command;
+mod delivery;
+mod outcome;
+pub mod policy;
+mod recover;
 pub mod rejections;
 mod run;
 #[cfg(test)]
@@ -16,12 +22,20 @@ use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
+use crate::deliver::Deliver;
+pub use crate::engine::{BreakerState, GroupView, Policy, Rate, Slots, Sort};
+use crate::engine::{Engine, Settings};
 use crate::event::{Event, EventId, Group, Mono, Now, Seq};
 use crate::metrics::Metrics;
+use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Page, Query, Record, Status, Story, Usage};
 use crate::store::{Error, LaneStore, Refusal};
 
 pub use budget::{Budget, Charge, Crowded};
+use command::Command;
+pub use command::{GroupInfo, UpstreamInfo};
+use policy::PolicyTable;
+pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
 pub use run::Driver;
 
@@ -42,6 +56,7 @@ struct Submission {
 
 enum Fact {
     Submitted(Submission),
+    Command(Box<Command>),
     Stop,
 }
 
@@ -129,23 +144,53 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
-/// A driver over `store` and the handle to it. The caller runs the driver.
-#[must_use]
-pub fn new(store: Arc<dyn LaneStore>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> (Driver, Handle) {
+/// What a driver is made of.
+pub struct Parts {
+    /// Where events are.
+    pub store: Arc<dyn LaneStore>,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// What everybody counts in.
+    pub metrics: Arc<Metrics>,
+    /// How an attempt is made.
+    pub deliver: Deliver,
+    /// The engine's numbers.
+    pub settings: Settings,
+    /// How groups are treated, by the file.
+    pub policies: FilePolicies,
+    /// Where a person's changes are remembered.
+    pub notebook: Notebook,
+    /// The engine's only randomness.
+    pub seed: u64,
+}
+
+/// A driver and the handle to it. The caller lets it recover and runs it.
+///
+/// # Errors
+/// What was remembered of a person's changes cannot be read, in words.
+pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (facts, receiver) = mpsc::channel(WAITING_MAX);
-    let started = clock.now();
+    let started = parts.clock.now();
+    let policies = PolicyTable::open(parts.policies, parts.notebook)?;
+    let engine = Engine::new(parts.settings, policies.policies(), parts.seed);
     let shared = Arc::new(Shared {
-        store,
-        clock,
-        metrics,
+        store: parts.store,
+        clock: parts.clock,
+        metrics: parts.metrics,
         beat: AtomicU64::new(started.mono.0),
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
         started,
     });
-    (Driver::new(receiver, Arc::clone(&shared)), Handle { facts, shared })
+    let driver = Driver::new(receiver, Arc::clone(&shared), engine, policies, parts.deliver);
+    Ok((driver, Handle { facts, shared }))
 }
+
+/// The driver has ended, so there is nobody to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the driver has ended")]
+pub struct Ended;
 
 impl Handle {
     /// Whether an event could be taken now, asked before a body is read.
@@ -195,6 +240,85 @@ impl Handle {
         if self.facts.send(Fact::Stop).await.is_err() {
             tracing::debug!("the driver has stopped already");
         }
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Ended> {
+        let (reply, answer) = oneshot::channel();
+        self.facts.send(Fact::Command(Box::new(command(reply)))).await.map_err(|_| Ended)?;
+        answer.await.map_err(|_| Ended)
+    }
+
+    /// Active groups in this order, at most `limit`.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn groups(&self, sort: Sort, limit: usize) -> Result<Vec<GroupView>, Ended> {
+        self.ask(|reply| Command::Groups(sort, limit, reply)).await
+    }
+
+    /// One group, active or not.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn group(&self, group: Group) -> Result<GroupInfo, Ended> {
+        self.ask(|reply| Command::Group(group, reply)).await
+    }
+
+    /// Changes a group from the next lease on, on what is queued too; remembered over a restart. The inner error says why it could
+    /// not be written down.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn change(&self, group: Group, change: Change, expiry: Expiry) -> Result<Result<(), String>, Ended> {
+        self.ask(|reply| Command::Change(group, change, expiry, reply)).await
+    }
+
+    /// Takes a change back; false when there is none. The inner error says why it could not be written down.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn take_back(&self, group: Group) -> Result<Result<bool, String>, Ended> {
+        self.ask(|reply| Command::TakeBack(group, reply)).await
+    }
+
+    /// The changes in force.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn changes(&self) -> Result<Vec<(Group, Live)>, Ended> {
+        self.ask(Command::Live).await
+    }
+
+    /// Ends the attempts of a group that are in flight; their events are retried. The answer is how many.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn cancel(&self, group: Group) -> Result<usize, Ended> {
+        self.ask(|reply| Command::Cancel(group, reply)).await
+    }
+
+    /// The upstream as a whole.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn upstream(&self) -> Result<UpstreamInfo, Ended> {
+        self.ask(Command::Upstream).await
+    }
+
+    /// No attempt of anybody from the next lease on, or attempts again.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn pause_upstream(&self, paused: bool) -> Result<(), Ended> {
+        self.ask(|reply| Command::PauseUpstream(paused, reply)).await
+    }
+
+    /// Other numbers, policies and another way to the upstream, from the next lease on.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn reload(&self, settings: Settings, policies: FilePolicies, deliver: Deliver) -> Result<(), Ended> {
+        self.ask(|reply| Command::Reload(Box::new(settings), policies, deliver, reply)).await
     }
 
     /// Whether the driver still makes turns.
@@ -271,6 +395,12 @@ impl Handle {
     }
 
     /// The clock that all parts share.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
+    /// What that clock says.
     #[must_use]
     pub fn now(&self) -> Now {
         self.shared.clock.now()

@@ -1,176 +1,213 @@
 //! THE DELIVERY PATH ON ONE SCREEN: the driver's loop.
 //!
-//! One owner, no decisions of its own: take the facts that wait → start the next append if none is under way → sleep until
-//! a fact or a completion. Group commit appears by itself: while one batch is being made durable, the next one gathers.
+//! One owner, no decisions of its own: take the facts that wait → start the next append if none is under way → execute what the
+//! engine asks for → sleep until a fact, a completion or the engine's time. Group commit appears by itself: while one batch is
+//! being made durable, the next one gathers.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, Sleep};
 
-use super::{Fact, Shared, Shed, Submission};
-use crate::event::{Mono, Seq};
+use super::append::Appends;
+use super::command::Command;
+use super::delivery::Delivery;
+use super::policy::PolicyTable;
+use super::{Fact, Shared, recover};
+use crate::deliver::Deliver;
+use crate::engine::{BreakerState, Engine};
+use crate::event::{Mono, Now};
 use crate::store::Error;
 
-/// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
-const BATCH_EVENTS_MAX: usize = 1_000;
-
-/// Bytes of bodies in one batch at most (one larger event goes alone).
-const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// How often gauges are set and the beat is shown when nothing happens.
+/// How often gauges are set, expired changes end and the beat is shown when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
-type Append = Pin<Box<dyn Future<Output = Result<Seq, Error>> + Send>>;
+/// A retry that could go and is this late is one too many.
+const OVERDUE: Duration = Duration::from_secs(10);
 
-/// A batch that the store is making durable.
-struct Appending {
-    batch: Vec<Submission>,
-    started: Mono,
-    done: Append,
-}
+/// Facts and completions taken in one turn, so that neither keeps the other waiting.
+const TURN_MAX: usize = 1_000;
 
 /// The one task that owns the delivery path.
 pub struct Driver {
+    pub(super) shared: Arc<Shared>,
+    pub(super) engine: Engine,
+    pub(super) policies: Arc<PolicyTable>,
+    pub(super) delivery: Delivery,
     facts: mpsc::Receiver<Fact>,
-    shared: Arc<Shared>,
-    gathered: Vec<Submission>,
-    appending: Option<Appending>,
+    appends: Appends,
     stopping: bool,
 }
 
 impl Driver {
-    pub(super) fn new(facts: mpsc::Receiver<Fact>, shared: Arc<Shared>) -> Self {
-        Self { facts, shared, gathered: Vec::new(), appending: None, stopping: false }
+    pub(super) fn new(
+        facts: mpsc::Receiver<Fact>,
+        shared: Arc<Shared>,
+        engine: Engine,
+        policies: Arc<PolicyTable>,
+        deliver: Deliver,
+    ) -> Self {
+        let delivery = Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&shared.metrics));
+        let appends = Appends::new(Arc::clone(&shared));
+        Self { shared, engine, policies, delivery, facts, appends, stopping: false }
     }
 
-    /// Runs until it is told to stop and everything submitted before is answered.
+    /// Takes up what the store holds from before. Called once, before [`Driver::run`].
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn recover(&mut self) -> Result<(), Error> {
+        let now = self.shared.clock.now();
+        let interrupted = recover::recover(&self.shared.store, &mut self.engine, now).await?;
+        let totals = self.engine.totals();
+        if totals.recovered > 0 {
+            tracing::info!(pending = totals.recovered, interrupted, "events from before are taken up");
+        }
+        Ok(())
+    }
+
+    /// Runs until it is told to stop, everything submitted before is answered, and what was in flight has ended and is settled.
     pub async fn run(mut self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut facts = Vec::with_capacity(BATCH_EVENTS_MAX);
+        let mut facts = Vec::with_capacity(TURN_MAX);
+        let mut alarm = Alarm::default();
         loop {
-            let room = BATCH_EVENTS_MAX.saturating_sub(self.gathered.len());
+            let room = self.appends.room();
             tokio::select! {
                 biased;
-                result = finished(&mut self.appending) => self.appended(result),
-                taken = self.facts.recv_many(&mut facts, room), if room > 0 && !self.stopping => self.take(&mut facts, taken),
-                _ = tick.tick() => self.show_sizes(),
+                result = self.appends.finished() => self.appended(result),
+                done = self.delivery.next() => self.delivery.tell(done, &mut self.engine, self.shared.clock.now()),
+                taken = self.facts.recv_many(&mut facts, room), if room > 0 && !self.stopping => {
+                    // Every handle is gone: nobody is left to submit or to say stop.
+                    self.stopping |= taken == 0;
+                }
+                () = alarm.rings() => {}
+                _ = tick.tick() => self.upkeep(),
             }
-            self.beat();
-            self.start_append();
-            if self.stopping && self.appending.is_none() && self.gathered.is_empty() {
+            let now = self.shared.clock.now();
+            self.take(&mut facts, now);
+            self.execute(now);
+            alarm.set(self.engine.poll_timeout(), now.mono);
+            self.shared.beat.store(now.mono.0, Ordering::Relaxed);
+            if self.stopping && self.appends.is_idle() && self.engine.is_drained() {
                 return;
             }
         }
     }
 
-    fn take(&mut self, facts: &mut Vec<Fact>, taken: usize) {
-        // Every handle is gone: nobody is left to submit or to say stop.
-        self.stopping |= taken == 0;
+    /// Takes everything that waits, of every kind, before anything is decided.
+    fn take(&mut self, facts: &mut Vec<Fact>, now: Now) {
         for fact in facts.drain(..) {
             match fact {
-                Fact::Submitted(submission) => self.gathered.push(submission),
-                Fact::Stop => self.stop(),
+                Fact::Submitted(submission) => self.appends.gather(submission),
+                Fact::Command(command) => self.obey(*command, now),
+                Fact::Stop => self.stopping = true,
             }
+        }
+        for _ in 0..TURN_MAX {
+            let Some(done) = self.delivery.try_next() else { break };
+            self.delivery.tell(done, &mut self.engine, now);
+        }
+        if self.stopping {
+            self.stop();
+        }
+        if self.engine.poll_timeout().is_some_and(|at| at <= now.mono) {
+            self.engine.on_timeout(now);
         }
     }
 
-    /// Refuses further submissions; those that wait in the channel came before and are taken along.
+    fn execute(&mut self, now: Now) {
+        self.appends.start(now.mono);
+        while let Some(request) = self.engine.poll_request(now) {
+            self.delivery.begin(request);
+        }
+    }
+
+    /// The batch is durable, or was refused: only now are its senders answered, and only now may it be delivered (I7).
+    fn appended(&mut self, result: super::append::Appended) {
+        let now = self.shared.clock.now();
+        if let Some((first, events)) = self.appends.answer(result, now.mono) {
+            let queued = self.delivery.keep(first, &events);
+            self.engine.on_appended(queued, now);
+        }
+    }
+
+    /// Refuses further submissions and leases; what waits in the channel came before and is taken along.
     fn stop(&mut self) {
-        self.stopping = true;
+        self.engine.begin_drain();
         self.facts.close();
         while let Ok(fact) = self.facts.try_recv() {
-            if let Fact::Submitted(submission) = fact {
-                self.gathered.push(submission);
+            match fact {
+                Fact::Submitted(submission) => self.appends.gather(submission),
+                Fact::Command(_) | Fact::Stop => {}
             }
         }
     }
 
-    fn start_append(&mut self) {
-        if self.appending.is_some() || self.gathered.is_empty() {
-            return;
+    fn upkeep(&mut self) {
+        let now = self.shared.clock.now();
+        for group in self.policies.expire(now.wall) {
+            tracing::info!(%group, "a change of a group has expired");
+            let policy = self.policies.of(&group);
+            self.engine.set_policy(&group, policy, now);
         }
-        let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
-        let events = batch.iter().map(|submission| Arc::clone(&submission.event)).collect();
-        let store = Arc::clone(&self.shared.store);
-        let done: Append = Box::pin(async move { store.append(events).await });
-        self.appending = Some(Appending { batch, started: self.shared.clock.now().mono, done });
+        self.show_sizes(now);
     }
 
-    /// The batch is durable, or was refused: only now are its senders answered (I7).
-    fn appended(&mut self, (appending, result): (Appending, Result<Seq, Error>)) {
-        let took = self.shared.clock.now().mono.since(appending.started);
-        match result {
-            Ok(first) => {
-                self.shared.metrics.commit_seconds.observe(took.as_secs_f64());
-                for (submission, seq) in appending.batch.into_iter().zip(first.0..) {
-                    submission.answer(Ok(Seq(seq)));
-                }
-            }
-            Err(error) => {
-                let shed = shed_for(&error);
-                tracing::error!(%error, events = appending.batch.len(), "events were not stored; their senders get 503");
-                for submission in appending.batch {
-                    submission.answer(Err(shed));
-                }
-            }
-        }
-    }
-
-    fn beat(&self) {
-        self.shared.beat.store(self.shared.clock.now().mono.0, Ordering::Relaxed);
-    }
-
-    fn show_sizes(&self) {
+    fn show_sizes(&self, now: Now) {
         let usage = self.shared.store.usage();
         let metrics = &self.shared.metrics;
         metrics.backlog_events.set(gauge(usage.pending));
         metrics.lanes_active.set(gauge(usage.lanes));
         metrics.store_bytes.set(gauge(usage.bytes));
         metrics.disk_free_bytes.set(gauge(usage.free));
-        let age = usage.oldest.map_or(Duration::ZERO, |oldest| self.shared.clock.now().wall.since(oldest));
+        let age = usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest));
         metrics.backlog_oldest_age.set(age.as_secs_f64());
+        let slots = self.engine.slots();
+        let breaker = match self.engine.breaker() {
+            BreakerState::Closed => 0,
+            BreakerState::SlowStart { .. } => 1,
+            BreakerState::HalfOpen => 2,
+            BreakerState::Open { .. } => 3,
+        };
+        let slots = [("busy", slots.busy), ("slow", slots.slow), ("retry", slots.retry), ("free", slots.free)];
+        metrics.scheduler(slots, breaker, self.engine.retries_overdue(OVERDUE));
+        let counted = metrics.invariant_violations.get();
+        metrics.invariant_violations.inc_by(self.engine.violations().saturating_sub(counted));
+    }
+
+    fn obey(&mut self, command: Command, now: Now) {
+        super::command::obey(self, command, now);
     }
 }
 
-impl Submission {
-    fn answer(self, answer: Result<Seq, Shed>) {
-        if self.reply.send(answer).is_err() {
-            // The sender has gone or run out of patience; a stored event stays stored all the same.
-            tracing::debug!(event = %self.event.id, "nobody waits for this answer any more");
+/// Wakes the loop at a time of the engine's; armed anew only when that time changes.
+#[derive(Default)]
+struct Alarm {
+    at: Option<Mono>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Alarm {
+    fn set(&mut self, at: Option<Mono>, now: Mono) {
+        if at != self.at || self.sleep.is_none() {
+            self.at = at;
+            self.sleep = at.map(|at| Box::pin(tokio::time::sleep(at.since(now))));
         }
     }
-}
 
-/// How many of the gathered ones make the next batch; at least one.
-fn batch_len(gathered: &[Submission]) -> usize {
-    let mut bytes = 0usize;
-    let fitting = gathered.iter().take(BATCH_EVENTS_MAX).take_while(|submission| {
-        bytes = bytes.saturating_add(submission.event.body.len());
-        bytes <= BATCH_BYTES_MAX
-    });
-    fitting.count().max(1)
-}
-
-/// Resolves when the batch under way is done; never while there is none.
-async fn finished(appending: &mut Option<Appending>) -> (Appending, Result<Seq, Error>) {
-    let Some(current) = appending else {
-        return std::future::pending().await;
-    };
-    let result = (&mut current.done).await;
-    let current = appending.take().expect("it was there a line above, and nobody else holds it");
-    (current, result)
-}
-
-fn shed_for(error: &Error) -> Shed {
-    match error {
-        Error::Full(_) => Shed::Full,
-        Error::Unavailable(_) | Error::Corrupt(_) | Error::Poisoned(_) | Error::Locked(_) => Shed::Unavailable,
+    async fn rings(&mut self) {
+        match &mut self.sleep {
+            Some(sleep) => {
+                sleep.await;
+                self.sleep = None;
+            }
+            None => std::future::pending().await,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The loop over a store that the test holds still: what is answered, when, and in which batches.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
@@ -8,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::clock::TestClock;
+use crate::deliver::{Attempt, Follows, Outcome};
 use crate::event::{EventId, KeySource, Lane, Wall};
 use crate::store::memory::{Call, Memory};
 
@@ -21,8 +23,34 @@ struct World {
 fn world() -> World {
     let clock: Arc<dyn Clock> = Arc::new(TestClock::at(Wall::from_unix_s(1_700_000_000)));
     let memory = Memory::new(Arc::clone(&clock));
-    let (driver, handle) = new(Arc::new(memory.clone()), clock, Arc::new(Metrics::new("none")));
+    let (driver, handle) = new(Parts {
+        store: Arc::new(memory.clone()),
+        clock,
+        metrics: Arc::new(Metrics::new("none")),
+        // These tests are about the way in: the upstream takes everything at once.
+        deliver: Arc::new(|job| Box::pin(async move { delivered(job.attempt) })),
+        settings: Settings::default(),
+        policies: FilePolicies::default(),
+        notebook: Notebook::default(),
+        seed: 1,
+    })
+    .unwrap();
     World { memory, handle, driver: tokio::spawn(driver.run()) }
+}
+
+fn delivered(number: u32) -> Attempt {
+    let outcome = Outcome::of(http::StatusCode::OK);
+    Attempt {
+        number,
+        started: Wall(0),
+        took: Duration::ZERO,
+        outcome,
+        follows: Follows::Settled,
+        error: "".into(),
+        retry_after: None,
+        retry_scope: None,
+        answer: None,
+    }
 }
 
 impl World {

@@ -44,7 +44,9 @@ pub enum Ending {
     /// No answer: name lookup, refused, TLS, reset, timeout, malformed.
     NoAnswer,
     /// The upstream does not want it ever: a status of `retry.never`, or `Retry-After: -1`.
-    Never(u16),
+    ///
+    /// `None`: there was no answer, for it cannot be sent at all.
+    Never(Option<u16>),
     /// The attempt was cancelled, by [`Request::Cancel`](super::Request::Cancel) or otherwise, after it may have been sent.
     Cancelled,
     /// Not one byte was sent; the attempt did not happen.
@@ -110,16 +112,17 @@ impl Ending {
 
     /// Whether the upstream said anything at all.
     pub(super) fn is_answer(self) -> bool {
-        !matches!(self, Self::NoAnswer | Self::Cancelled | Self::NotSent)
+        !matches!(self, Self::NoAnswer | Self::Never(None) | Self::Cancelled | Self::NotSent)
     }
 
     /// In words, for the reason of a dead letter.
     pub(super) fn words(self) -> String {
         match self {
             Self::Success => "was delivered".into(),
-            Self::Client(status) | Self::Server { status, .. } | Self::Never(status) => {
+            Self::Client(status) | Self::Server { status, .. } | Self::Never(Some(status)) => {
                 format!("was answered with {status}")
             }
+            Self::Never(None) => "cannot be sent".into(),
             Self::NoAnswer => "got no answer".into(),
             Self::Cancelled => "was cancelled".into(),
             Self::NotSent => "was not sent".into(),

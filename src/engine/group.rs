@@ -106,7 +106,7 @@ impl GroupState {
             weight: Weight::from_f64(policy.weight),
             policy,
             paused: false,
-            tag: Tag::default(),
+            tag: Tag::LOWEST,
             standing: Standing::Idle,
             since: 0,
             gated: false,

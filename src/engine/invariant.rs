@@ -43,7 +43,8 @@ impl Engine {
     /// # Errors
     /// The first invariant that does not hold, in words. It is counted, too.
     pub fn check_invariants(&mut self) -> Result<(), String> {
-        let found = self.accounts().and_then(|()| self.places()).and_then(|()| self.leases_sound()).and_then(|()| self.fair());
+        let found =
+            self.accounts().and_then(|()| self.places()).and_then(|()| self.leases_sound()).and_then(|()| self.fair());
         if found.is_err() {
             self.violation("found by a full check");
         }
@@ -55,7 +56,9 @@ impl Engine {
         let totals = self.totals();
         let came = totals.appended + totals.recovered;
         let went = totals.delivered + totals.dead + totals.discarded;
-        ensure(came == went + self.counts.total(), || format!("I1: {came} came, {went} went, {:?} are here", self.counts))?;
+        ensure(came == went + self.counts.total(), || {
+            format!("I1: {came} came, {went} went, {:?} are here", self.counts)
+        })?;
         let mut all = Counts::default();
         for (_, group) in self.groups.iter() {
             let mut sum = Counts::default();
@@ -75,9 +78,13 @@ impl Engine {
             match group.standing {
                 Standing::Ready(class) => {
                     ready += 1;
-                    ensure(self.field.holds(class, gid), || format!("I2: {} is ready and not in its heap", group.name))?;
+                    ensure(self.field.holds(class, gid), || {
+                        format!("I2: {} is ready and not in its heap", group.name)
+                    })?;
                 }
-                _ => ensure(!self.field.holds_anywhere(gid), || format!("I2: {} is in the field and not ready", group.name))?,
+                _ => ensure(!self.field.holds_anywhere(gid), || {
+                    format!("I2: {} is in the field and not ready", group.name)
+                })?,
             }
         }
         ensure(ready == self.field.len(), || format!("I2: {ready} ready, {} in the field", self.field.len()))?;
@@ -88,12 +95,15 @@ impl Engine {
             for ev in lane.runnable() {
                 let place = self.retries.place(ev.seq);
                 placed += usize::from(ev.retrying);
-                ensure(matches!(place, Some(Place::Due(_))) == ev.retrying && (ev.retrying || place.is_none()), || {
-                    format!("I2: event {} may go and is {place:?}", ev.seq)
-                })?;
+                ensure(
+                    matches!(place, Some(Place::Due(_))) == ev.retrying && (ev.retrying || place.is_none()),
+                    || format!("I2: event {} may go and is {place:?}", ev.seq),
+                )?;
             }
         }
-        ensure(placed == self.retries.places(), || format!("I2: {placed} events placed, {} known", self.retries.places()))
+        ensure(placed == self.retries.places(), || {
+            format!("I2: {placed} events placed, {} known", self.retries.places())
+        })
     }
 
     /// I3, I5: leases against counts, caps and keys.
@@ -110,7 +120,9 @@ impl Engine {
             retry += u32::from(lease.retry);
         }
         let counted = (self.leases.slow, self.leases.retry, self.counts.in_flight as usize);
-        ensure(counted == (slow, retry, self.leases.len()), || format!("I5: counted {counted:?}, found {slow}, {retry}"))
+        ensure(counted == (slow, retry, self.leases.len()), || {
+            format!("I5: counted {counted:?}, found {slow}, {retry}")
+        })
     }
 
     /// I6: the tag of a group that could go all the time is no further from virtual time than its head start, and what
@@ -126,7 +138,9 @@ impl Engine {
             ensure(group.tag >= floor, || {
                 format!("I6: {} is at {} µs, virtual time at {} µs", group.name, group.tag.micros(), self.v.micros())
             })?;
-            ensure(group.tag <= self.v.plus(charges), || format!("I6: {} is ahead of what it was charged", group.name))?;
+            ensure(group.tag <= self.v.plus(charges), || {
+                format!("I6: {} is ahead of what it was charged", group.name)
+            })?;
         }
         Ok(())
     }

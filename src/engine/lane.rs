@@ -1,8 +1,9 @@
 //! One lane: the events of it that are in memory, and how far its scan of the store has come.
 //!
 //! The fresh events in memory are a contiguous prefix of those in the store: everything up to `cursor` has been looked at, nothing
-//! behind it has. An event behind the prefix only sets `more`. Of what the scan passed, some events stay in the store and are found
-//! again: those behind an order key ([`Keys`]) and replays beyond the window (`replay_from`).
+//! behind it has. An event behind the prefix only sets `more`. Events behind an order key are passed by and found again ([`Keys`]). Replays
+//! without an order key are a scan of their own (`replay_seen`, `replay_from`), so that they need not wait behind all fresh ones, nor these
+//! behind a large replay.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -83,7 +84,7 @@ impl Ev {
 
     /// How long ago its first attempt began.
     pub(super) fn age(&self, now: Mono) -> Duration {
-        since_line(self.first.unwrap_or(line(now)), now)
+        since_line(self.first.unwrap_or_else(|| line(now)), now)
     }
 
     /// How long it has waited.
@@ -219,9 +220,15 @@ pub(super) struct LaneState {
     // Where the scan is.
     pub(super) cursor: Seq,
     pub(super) more: bool,
+    /// Up to here every replay has been taken into memory.
+    replay_seen: Seq,
+    /// From here on there are replays that have not.
     replay_from: Option<Seq>,
+    /// It was found at the start and has not been read to its end: what lies between is unknown.
+    pub(super) unread: bool,
     pub(super) loading: Option<Load>,
     appended_while_loading: bool,
+    replay_while_loading: Option<Seq>,
     /// The scan waits for keys to be freed, or for retrying events to be read.
     blocked: bool,
     /// Retrying events from before the start have not all been read; until then no ordered event is taken in, for its key may be held.
@@ -243,7 +250,7 @@ impl LaneState {
         Self {
             group,
             inner,
-            tag: Tag::default(),
+            tag: Tag::LOWEST,
             turn: None,
             estimate: Ewma::default(),
             heads: BTreeMap::new(),
@@ -255,9 +262,12 @@ impl LaneState {
             keys: Keys::default(),
             cursor: Seq(0),
             more: false,
+            replay_seen: Seq(0),
             replay_from: None,
+            unread: false,
             loading: None,
             appended_while_loading: false,
+            replay_while_loading: None,
             blocked: false,
             unread_retries: false,
             gone: BTreeMap::new(),
@@ -307,10 +317,29 @@ impl LaneState {
 
     /// A newly durable event. Told in commit order.
     pub(super) fn append(&mut self, ev: Ev, limits: Limits) {
+        let alone = ev.replay && ev.order.is_none() && !self.unread;
         if self.loading.is_some() {
             self.appended_while_loading = true;
+            if alone {
+                self.replay_while_loading.get_or_insert(ev.seq);
+            }
+        } else if alone && self.more {
+            self.take_replay(ev, limits);
         } else if self.more || self.blocked || !self.take_in(ev, limits) {
             self.more = true;
+        }
+    }
+
+    /// A replay without an order key that may not have been seen yet.
+    fn take_replay(&mut self, ev: Ev, limits: Limits) {
+        if ev.seq <= self.replay_seen {
+            return;
+        }
+        if self.replay_from.is_none() && self.replays.len() < limits.window {
+            self.replay_seen = ev.seq;
+            self.replays.push_back(ev);
+        } else {
+            self.replay_from.get_or_insert(ev.seq);
         }
     }
 
@@ -340,11 +369,7 @@ impl LaneState {
             }
             None if ev.replay => {
                 self.cursor = ev.seq;
-                if self.replay_from.is_none() && self.replays.len() < limits.window {
-                    self.replays.push_back(ev);
-                } else {
-                    self.replay_from.get_or_insert(ev.seq);
-                }
+                self.take_replay(ev, limits);
             }
             None => {
                 if !room {
@@ -401,6 +426,7 @@ impl LaneState {
                     }
                 }
                 self.more = stopped || more;
+                self.unread &= self.more;
             }
             Load::Keys(from) => {
                 let events = events.into_iter().filter(|ev| !self.gone.contains_key(&ev.seq)).collect();
@@ -408,16 +434,19 @@ impl LaneState {
                     self.heads.insert(head.seq, Ev { keyed: true, ..head });
                 }
             }
-            Load::Replays(from) => self.replays_found(from, events, seen, limits),
+            Load::Replays(from) => self.replays_found(from, events, more, limits),
         }
         self.more |= std::mem::take(&mut self.appended_while_loading);
+        if let Some(seq) = self.replay_while_loading.take().filter(|seq| *seq > self.replay_seen) {
+            self.replay_from.get_or_insert(seq);
+        }
         self.gone.retain(|_, durable| !*durable);
     }
 
-    fn replays_found(&mut self, from: Seq, events: Vec<Ev>, seen: Seq, limits: Limits) {
-        self.replay_from = (seen < self.cursor).then_some(Seq(seen.0 + 1));
+    fn replays_found(&mut self, from: Seq, events: Vec<Ev>, more: bool, limits: Limits) {
+        self.replay_from = events.last().filter(|_| more).map(|last| Seq(last.seq.0 + 1));
         for ev in events {
-            let ours = ev.replay && ev.order.is_none() && (from..=self.cursor).contains(&ev.seq);
+            let ours = ev.replay && ev.order.is_none() && ev.seq >= from && ev.seq > self.replay_seen;
             if !ours || self.gone.contains_key(&ev.seq) {
                 continue;
             }
@@ -425,6 +454,7 @@ impl LaneState {
                 self.replay_from = Some(ev.seq);
                 break;
             }
+            self.replay_seen = ev.seq;
             self.replays.push_back(ev);
         }
     }
@@ -487,7 +517,8 @@ impl LaneState {
     /// Takes a fresh event out for good. True when it was in memory; else it is remembered, and passed by when it is read.
     pub(super) fn remove_fresh(&mut self, seq: Seq) -> Option<Ev> {
         let found = self.heads.remove(&seq).or_else(|| {
-            let list = [&mut self.fresh, &mut self.replays].into_iter().find(|list| list.iter().any(|ev| ev.seq == seq))?;
+            let list =
+                [&mut self.fresh, &mut self.replays].into_iter().find(|list| list.iter().any(|ev| ev.seq == seq))?;
             let index = list.iter().position(|ev| ev.seq == seq)?;
             list.remove(index)
         });

@@ -68,9 +68,7 @@ pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
 pub use request::{
     Batch, BreakerState, Dispatch, GroupView, Request, Settle, Slots, Sort, State, Ticket, Totals, Verdict, WaitReason,
 };
-pub use settings::{
-    Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker,
-};
+pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
 
 use crate::event::{Group, Lane, Mono, Now};
 use dormant::Dormant;
@@ -238,6 +236,7 @@ impl Engine {
         self.shift(lid, None, Some(Stage::Retrying), retrying);
         if let Some(lane) = self.lanes.get_mut(lid) {
             lane.more |= fresh > 0;
+            lane.unread |= fresh > 0;
             lane.unread_retries |= retrying > 0;
         }
         if retrying > 0 {

@@ -135,7 +135,8 @@ impl Keys {
             let Some(key) = self.keys.get_mut(&name) else { continue };
             let Some(more) = key.more_from.filter(|more| *more >= from && *more <= ev.seq) else { continue };
             if key.head {
-                if !key.held && key.behind.len() < BEHIND_MAX && key.behind.back().is_none_or(|last| last.seq < ev.seq) {
+                if !key.held && key.behind.len() < BEHIND_MAX && key.behind.back().is_none_or(|last| last.seq < ev.seq)
+                {
                     key.more_from = Some(Seq(ev.seq.0 + 1));
                     key.behind.push_back(ev);
                     self.behind += 1;

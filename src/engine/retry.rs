@@ -24,11 +24,21 @@ pub(super) enum Next {
 
 /// Decides. `ev` has the ended attempt in its counts already; `hold_left` is how long it may still hold its order key, where it
 /// has one.
-pub(super) fn next(retry: &Retry, ev: &Ev, ending: Ending, hold_left: Option<Duration>, now: Mono, rng: &mut Rng) -> Next {
+pub(super) fn next(
+    retry: &Retry,
+    ev: &Ev,
+    ending: Ending,
+    hold_left: Option<Duration>,
+    now: Mono,
+    rng: &mut Rng,
+) -> Next {
     match ending {
         Ending::Success => return Next::Delivered,
         Ending::NotSent => return Next::Back,
-        Ending::Never(status) => return Next::Dead(format!("the upstream answered {status}: never again").into()),
+        Ending::Never(Some(status)) => {
+            return Next::Dead(format!("the upstream answered {status}: never again").into());
+        }
+        Ending::Never(None) => return Next::Dead("it cannot be sent to this upstream".into()),
         Ending::Client(_) | Ending::Server { .. } | Ending::NoAnswer | Ending::Cancelled => {}
     }
     if ev.refused >= retry.attempts {
@@ -61,7 +71,8 @@ pub(super) fn will_retry(retry: &Retry, ev: &Ev, now: Mono) -> bool {
 
 /// After the n-th failure uniform in [0.5, 1] × min(initial · factorⁿ⁻¹, max).
 fn backoff(backoff: &Backoff, failures: u32, rng: &mut Rng) -> Duration {
-    let grown = backoff.initial.as_secs_f64() * backoff.factor.max(1.0).powi(failures.saturating_sub(1).min(1_000) as i32);
+    let grown =
+        backoff.initial.as_secs_f64() * backoff.factor.max(1.0).powi(failures.saturating_sub(1).min(1_000) as i32);
     let full = Duration::try_from_secs_f64(grown).unwrap_or(Duration::MAX).min(backoff.max);
     full / 2 + rng.part_of(full / 2)
 }
@@ -69,8 +80,8 @@ fn backoff(backoff: &Backoff, failures: u32, rng: &mut Rng) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::fact::{RetryAfter, Scope};
     use crate::engine::Settings;
+    use crate::engine::fact::{RetryAfter, Scope};
 
     fn ev(attempts: u32, refused: u32, age_s: i64) -> Ev {
         Ev { attempts, refused, first: Some(1_000_000_000 - age_s * 1_000_000), ..Ev::new(crate::event::Seq(1)) }
@@ -97,7 +108,10 @@ mod tests {
                 let mut rng = Rng::new(seed);
                 let next = next(&Settings::default().retry, &ev(attempts, 0, 1), BAD, None, NOW, &mut rng);
                 let delay = delay(&next);
-                assert!(delay >= Duration::from_secs(full) / 2 && delay <= Duration::from_secs(full), "{attempts} {delay:?}");
+                assert!(
+                    delay >= Duration::from_secs(full) / 2 && delay <= Duration::from_secs(full),
+                    "{attempts} {delay:?}"
+                );
             }
         }
     }
@@ -108,7 +122,7 @@ mod tests {
         assert!(matches!(decide(&ev(12, 12, 60), Ending::Client(404), None), Next::Dead(_)));
         assert!(matches!(decide(&ev(12, 11, 60), Ending::Client(404), None), Next::Again(_)));
         assert!(matches!(decide(&ev(30, 0, 3 * 86_400), BAD, None), Next::Dead(_)));
-        assert!(matches!(decide(&ev(1, 0, 0), Ending::Never(410), None), Next::Dead(_)));
+        assert!(matches!(decide(&ev(1, 0, 0), Ending::Never(Some(410)), None), Next::Dead(_)));
         assert_eq!(decide(&ev(1, 0, 0), Ending::NotSent, None), Next::Back);
         assert_eq!(decide(&ev(1, 0, 0), Ending::Success, None), Next::Delivered);
     }

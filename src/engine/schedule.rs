@@ -48,11 +48,8 @@ impl Engine {
             let since = lane.turn.map_or(self.step, |turn| turn.since);
             let turn = Turn { tag: lane.tag, since };
             lane.turn = Some(turn);
-            let (to, from) = if open {
-                (&mut group.open, &mut group.retry_only)
-            } else {
-                (&mut group.retry_only, &mut group.open)
-            };
+            let (to, from) =
+                if open { (&mut group.open, &mut group.retry_only) } else { (&mut group.retry_only, &mut group.open) };
             from.remove(places, lid);
             to.set(places, turn, lid);
         }
@@ -219,7 +216,7 @@ impl Engine {
         }
         lease.reason = self.wait_reason(&lease, class, now.mono);
         lease.ev.attempts = lease.ev.attempts.saturating_add(1);
-        lease.ev.first.get_or_insert(super::lane::line(now.mono));
+        lease.ev.first.get_or_insert_with(|| super::lane::line(now.mono));
         let from = if lease.retry { Stage::Retrying } else { Stage::Queued };
         self.shift(lid, Some(from), Some(Stage::InFlight), 1);
         self.charge(&mut lease, cost);

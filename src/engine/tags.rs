@@ -29,6 +29,9 @@ impl Weight {
 pub(super) struct Tag(i128);
 
 impl Tag {
+    /// Of a lane that was never charged: it is raised to its head start when it becomes ready, from the first moment on.
+    pub(super) const LOWEST: Self = Self(i128::MIN / 4);
+
     /// What `micros` of worker time are to a lane of this weight.
     pub(super) fn of(micros: u64, weight: Weight) -> Self {
         Self(i128::from(micros) * UNIT * 1_000 / i128::from(weight.0.max(1)))

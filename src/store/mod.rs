@@ -34,6 +34,7 @@ mod ends;
 mod index;
 mod log;
 pub mod memory;
+pub mod notebook;
 mod record;
 mod row;
 mod state;

@@ -100,6 +100,8 @@ pub(super) struct State {
     pub(super) settled: Option<Wall>,
     /// Whether it is a replay.
     pub(super) replay: bool,
+    /// Bytes that it counts for: those of the record it was accepted with, wherever it is copied.
+    pub(super) bytes: u32,
     /// Why it is dead.
     pub(super) reason: Box<str>,
 }
@@ -326,6 +328,7 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &State) {
     put_number(out, u64::from(state.interrupted));
     put_option(out, state.settled, put_wall);
     out.push(u8::from(state.replay));
+    put_number(out, u64::from(state.bytes));
     put_text(out, &state.reason);
 }
 
@@ -338,6 +341,7 @@ pub(super) fn read_state(reader: &mut Reader<'_>) -> Result<State, Damaged> {
         interrupted: reader.number_u32("the interruptions")?,
         settled: reader.option("a settlement's time", |r| r.wall("a settlement's time"))?,
         replay: reader.flag("a replay's mark")?,
+        bytes: reader.number_u32("the bytes")?,
         reason: reader.text("a reason")?.into(),
     })
 }

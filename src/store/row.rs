@@ -150,6 +150,7 @@ impl Row {
             interrupted: 0,
             settled: None,
             replay: false,
+            bytes: place.length,
             reason: Box::default(),
         };
         Self::of(seq, event, place, state)
@@ -278,7 +279,7 @@ impl Row {
             due: self.state.due,
             open: self.status() == Status::InFlight,
             interrupted: self.state.interrupted,
-            bytes: self.place.length,
+            bytes: self.state.bytes,
             replay: self.state.replay,
         }
     }

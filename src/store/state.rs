@@ -381,7 +381,7 @@ impl State {
             Base::Fresh | Base::Ended(_) => lane.counts.fresh = lane.counts.fresh.saturating_sub(1),
         }
         lane.fresh.remove(&row.seq.0);
-        lane.counts.bytes = lane.counts.bytes.saturating_sub(u64::from(row.place.length));
+        lane.counts.bytes = lane.counts.bytes.saturating_sub(u64::from(row.state.bytes));
         if was > 0 && lane.counts.pending() == 0 {
             self.sums.lanes = self.sums.lanes.saturating_sub(1);
         }
@@ -410,7 +410,7 @@ impl State {
                     lane.fresh.insert(row.seq.0);
                 }
             }
-            lane.counts.bytes += u64::from(row.place.length);
+            lane.counts.bytes += u64::from(row.state.bytes);
         }
         self.active.rows.insert(row.seq.0, Entry { row, base, gone: false });
     }

@@ -81,10 +81,7 @@ pub(crate) fn upstream(rule: impl Fn(&Received) -> Answer + Send + Sync + 'stati
     upstream_at(SocketAddr::from(([127, 0, 0, 1], 0)), rule)
 }
 
-pub(crate) fn upstream_at(
-    address: SocketAddr,
-    rule: impl Fn(&Received) -> Answer + Send + Sync + 'static,
-) -> Upstream {
+pub(crate) fn upstream_at(address: SocketAddr, rule: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Upstream {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let shared = Arc::new(Shared {

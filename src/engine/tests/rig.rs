@@ -121,7 +121,7 @@ impl Rig {
         let end = self.now.plus(span);
         self.plan(end, Thing::Tick);
         while self.now < end {
-            self.step();
+            assert!(self.step(), "nothing will ever happen");
         }
     }
 
@@ -129,20 +129,19 @@ impl Rig {
     pub(super) fn drain(&mut self) {
         let mut steps = 0;
         while !self.store.pending.is_empty() {
-            self.step();
+            let goes_on = self.step();
             steps += 1;
+            assert!(goes_on || self.store.pending.is_empty(), "nothing will ever happen: {:?}", self.engine.totals());
             assert!(steps < 10_000_000, "does not drain: {:?}", self.engine.totals());
         }
     }
 
-    /// Executes all requests, then goes to the next thing that happens.
-    fn step(&mut self) {
+    /// Executes all requests, then goes to the next thing that happens. False when nothing will.
+    fn step(&mut self) -> bool {
         self.execute();
         let timeout = self.engine.poll_timeout();
         let next = self.things.peek().map(|Reverse((at, ..))| Mono(*at));
-        let Some(at) = [timeout, next].into_iter().flatten().min() else {
-            panic!("nothing will ever happen: {:?}", self.engine.totals());
-        };
+        let Some(at) = [timeout, next].into_iter().flatten().min() else { return false };
         self.now = self.now.max(at);
         if timeout.is_some_and(|timeout| timeout <= self.now) {
             let now = self.at();
@@ -154,6 +153,7 @@ impl Rig {
             self.happen(thing);
         }
         assert_eq!(self.engine.violations(), 0, "{:?}", self.engine.last_violation());
+        true
     }
 
     fn happen(&mut self, thing: Thing) {

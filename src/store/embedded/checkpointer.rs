@@ -104,10 +104,12 @@ fn finish(core: &Core, job: Job) {
         state.thaw();
         state.sums.held.keys().copied().collect()
     };
-    // Keyspaces are made by this thread alone, so one that nothing is held in now can be dropped here.
+    // Keyspaces are made by this thread alone, so one that nothing is held in can be dropped here: neither now, nor at the
+    // checkpoint, from which a restart would begin.
     if let Some(index) = &*core.index.read() {
         for bucket in index.buckets() {
             if !held.contains(&Some(bucket))
+                && !job.checkpoint.sums.held.contains_key(&Some(bucket))
                 && let Err(error) = index.drop_bucket(bucket)
             {
                 tracing::warn!(%error, "a bucket of history could not be dropped; it is tried again");

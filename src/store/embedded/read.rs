@@ -176,7 +176,11 @@ pub(super) fn events(core: &Core, seqs: &[Seq]) -> Result<Vec<Option<Arc<Event>>
 }
 
 fn event_at(core: &Core, row: &Row) -> Result<Option<Event>, Error> {
-    match core.segments.read(row.place)? {
+    event_from(core, row, core.segments.read(row.place)?)
+}
+
+fn event_from(core: &Core, row: &Row, record: Option<LogRecord>) -> Result<Option<Event>, Error> {
+    match record {
         Some(LogRecord::Accepted { event, .. } | LogRecord::Copied { event, .. }) if event.id == row.id => {
             Ok(Some(event))
         }
@@ -191,11 +195,15 @@ fn misplaced(core: &Core, place: Place) -> Error {
     Error::Corrupt(format!("{} at offset {}: expected another record", path.display(), place.offset))
 }
 
-/// The notes of an event, oldest first.
-fn notes(core: &Core, row: &Row) -> Result<Vec<AttemptNote>, Error> {
+/// The notes of an event, oldest first; `read` gives the record at a place.
+fn notes(
+    core: &Core,
+    row: &Row,
+    read: impl Fn(Place) -> Result<Option<LogRecord>, Error>,
+) -> Result<Vec<AttemptNote>, Error> {
     let mut notes = Vec::new();
     for &place in &row.notes {
-        match core.segments.read(place)? {
+        match read(place)? {
             Some(LogRecord::Settled(settled)) => notes.extend(settled.note),
             Some(LogRecord::Copied { notes: copied, .. }) => notes.extend(copied),
             Some(_) => return Err(misplaced(core, place)),
@@ -205,10 +213,14 @@ fn notes(core: &Core, row: &Row) -> Result<Vec<AttemptNote>, Error> {
     Ok(notes)
 }
 
-/// An event with its notes; `None` when it is past retention.
-pub(super) fn whole(core: &Core, row: &Row) -> Result<Option<(Event, Vec<AttemptNote>)>, Error> {
-    let Some(event) = event_at(core, row)? else { return Ok(None) };
-    Ok(Some((event, notes(core, row)?)))
+/// An event with its notes, from the records that `read` gives; `None` when it is past retention.
+pub(super) fn whole(
+    core: &Core,
+    row: &Row,
+    read: impl Fn(Place) -> Result<Option<LogRecord>, Error>,
+) -> Result<Option<(Event, Vec<AttemptNote>)>, Error> {
+    let Some(event) = event_from(core, row, read(row.place)?)? else { return Ok(None) };
+    Ok(Some((event, notes(core, row, read)?)))
 }
 
 /// [`crate::store::LaneStore::find`].
@@ -229,7 +241,7 @@ pub(super) fn find(core: &Core, id: EventId) -> Result<Option<Story>, Error> {
     })?;
     let now = core.clock.now().wall;
     let Some(row) = row.filter(|row| row.is_kept(&core.settings.retention, now)) else { return Ok(None) };
-    Ok(Some(Story { record: row.record(), attempts: notes(core, &row)? }))
+    Ok(Some(Story { record: row.record(), attempts: notes(core, &row, |place| core.segments.read(place))? }))
 }
 
 /// What one look at the index gave a list.

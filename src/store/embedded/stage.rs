@@ -157,15 +157,14 @@ impl<'a> Stage<'a> {
         if row.is_pending() || !row.is_kept(&self.core.settings.retention, self.core.clock.now().wall) {
             return Ok(false);
         }
-        self.requeue_row(settlement, row, fetched, Vec::new())
+        self.requeue_row(settlement, row, fetched)
     }
 
-    /// The settlement that ended the event is in this batch: what it made is computed ahead.
+    /// This batch has changed the event: what it made of it is computed ahead.
     fn requeue_changed(&mut self, settlement: &Settlement) -> Result<bool, Error> {
         let seq = settlement.seq;
         let known = self.core.state.lock().active.rows.get(&seq.0).filter(|entry| !entry.gone).map(|e| e.row.clone());
         let mut row = known;
-        let mut notes = Vec::new();
         for step in &self.steps {
             match step {
                 Step::Settle(settle) if settle.seq == seq => {
@@ -173,41 +172,21 @@ impl<'a> Stage<'a> {
                         row = settle.fetched.as_ref().map(|fetched| fetched.0.clone());
                     }
                     if let Some(row) = &mut row {
-                        row.settle(settle.at, &settle.verdict, settle.place, false);
-                    }
-                    if settle.noted {
-                        notes.extend(self.staged_note(settle.place));
+                        row.settle(settle.at, &settle.verdict, settle.place, settle.noted);
                     }
                 }
+                Step::Copy { row: copy, .. } if copy.seq == seq => row = Some(copy.as_ref().clone()),
                 _ => {}
             }
         }
         match row {
-            Some(row) if !row.is_pending() => self.requeue_row(settlement, row, None, notes),
+            Some(row) if !row.is_pending() => self.requeue_row(settlement, row, None),
             _ => Ok(false),
         }
     }
 
-    /// The note of a settlement that is in this batch.
-    fn staged_note(&self, place: Place) -> Option<AttemptNote> {
-        let start = place.offset.checked_sub(self.offset)? as usize;
-        let frame = self.bytes.get(start..start + place.length as usize)?;
-        let payload = record::frame_payload(&bytes::Bytes::copy_from_slice(frame)).ok()?;
-        match record::decode(&payload).ok()? {
-            record::Record::Settled(settled) => settled.note,
-            _ => None,
-        }
-    }
-
-    fn requeue_row(
-        &mut self,
-        settlement: &Settlement,
-        row: Row,
-        fetched: Fetched,
-        staged_notes: Vec<AttemptNote>,
-    ) -> Result<bool, Error> {
+    fn requeue_row(&mut self, settlement: &Settlement, row: Row, fetched: Fetched) -> Result<bool, Error> {
         let Some((event, mut notes)) = self.read_whole(&row)? else { return Ok(false) };
-        notes.extend(staged_notes);
         notes.extend(settlement.attempt.clone());
         let state = Standing {
             status: Status::Queued,
@@ -217,11 +196,13 @@ impl<'a> Stage<'a> {
             interrupted: 0,
             settled: Some(settlement.at),
             replay: true,
+            bytes: row.state.bytes,
             reason: Box::default(),
         };
         let seq = Seq(self.next_seq);
         self.next_seq += 1;
         self.changed.insert(row.seq.0, Changed { stand: Stand::Gone, births: Vec::new() });
+        self.changed.insert(seq.0, Changed { stand: Stand::Pending, births: Vec::new() });
         self.copy(seq, &row, &event, state, &notes, fetched)?;
         Ok(true)
     }
@@ -288,9 +269,19 @@ impl<'a> Stage<'a> {
         Ok(held.then(|| (fetched.0.clone(), Some(fetched))))
     }
 
+    /// The record at a place of the log, or of this batch.
+    fn record_at(&self, place: Place) -> Result<Option<record::Record>, Error> {
+        let start = place.offset.checked_sub(self.offset).filter(|_| place.segment == self.segment);
+        let Some(start) = start.map(|start| start as usize) else { return self.core.segments.read(place) };
+        let frame = self.bytes.get(start..start.saturating_add(place.length as usize)).unwrap_or_default();
+        let payload = record::frame_payload(&bytes::Bytes::copy_from_slice(frame));
+        let record = payload.and_then(|payload| record::decode(&payload));
+        record.map(Some).map_err(|damaged| Error::Corrupt(format!("a batch in the making: {damaged}")))
+    }
+
     /// An event and its notes; `None`, with a line in the log, when they cannot be read.
     fn read_whole(&self, row: &Row) -> Result<Option<(Event, Vec<AttemptNote>)>, Error> {
-        match super::read::whole(self.core, row) {
+        match super::read::whole(self.core, row, |place| self.record_at(place)) {
             Ok(whole) => Ok(whole),
             Err(Error::Corrupt(what)) => {
                 tracing::error!(seq = row.seq.0, what, "an event cannot be read; it stays as it is");

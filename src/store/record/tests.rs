@@ -103,6 +103,7 @@ fn states() -> impl Strategy<Value = State> {
             attempts,
             interrupted,
             replay,
+            bytes: attempts,
             reason: reason.into(),
         },
     )

@@ -1,0 +1,419 @@
+//! The calls about groups and the upstream: how they stand, and changes that act from the next lease on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Admin;
+use super::api::rfc3339;
+use super::problem::Problem;
+use crate::driver::{BreakerState, Change, Ended, Expiry, GroupInfo, GroupView, Policy, Rate, Sort};
+use crate::event::{Group, Wall};
+
+type Shared = State<Arc<Admin>>;
+
+/// Rows where the caller names no limit.
+const LIMIT: usize = 100;
+
+/// Rows at most.
+const LIMIT_MAX: usize = 10_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GroupsQuery {
+    sort: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct GroupsView {
+    groups: Vec<GroupJson>,
+}
+
+/// A group as the API shows it.
+#[derive(Serialize)]
+pub(super) struct GroupJson {
+    group: String,
+    weight: f64,
+    concurrency: Option<u32>,
+    rate: Option<String>,
+    paused: bool,
+    state: &'static str,
+    reason: String,
+    queued: u64,
+    retrying: u64,
+    in_flight: u32,
+    oldest_age_s: f64,
+    wait_p99_ms: Option<f64>,
+    worker_seconds: f64,
+    share: f64,
+    arrival_rate: f64,
+    drain_rate: f64,
+    eta_s: Option<f64>,
+}
+
+pub(super) async fn list(
+    State(admin): Shared,
+    query: Result<Query<GroupsQuery>, QueryRejection>,
+) -> Result<Json<GroupsView>, Problem> {
+    let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let sort = match query.sort.as_deref() {
+        None | Some("age") => Sort::Age,
+        Some("depth") => Sort::Depth,
+        Some("seconds") => Sort::Seconds,
+        Some("rate") => Sort::Rate,
+        Some(other) => {
+            return Err(Problem::Parameter(format!("sort: expected age, depth, seconds or rate, found {other:?}")));
+        }
+    };
+    let limit = query.limit.unwrap_or(LIMIT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
+    }
+    let groups = admin.handle.groups(sort, limit).await.map_err(ended)?;
+    Ok(Json(GroupsView { groups: groups.into_iter().map(GroupJson::from).collect() }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GroupQuery {
+    name: String,
+}
+
+impl GroupQuery {
+    fn group(query: Result<Query<Self>, QueryRejection>) -> Result<Group, Problem> {
+        let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+        Group::from_written(&query.name).ok_or_else(|| {
+            let name = &query.name;
+            Problem::Parameter(format!(
+                "name: {name:?} is not a group's written form (letters, digits, -._:@~ and %XX)"
+            ))
+        })
+    }
+}
+
+pub(super) async fn one(
+    State(admin): Shared,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+) -> Result<Json<GroupJson>, Problem> {
+    shown(&admin, GroupQuery::group(query)?).await
+}
+
+async fn shown(admin: &Admin, group: Group) -> Result<Json<GroupJson>, Problem> {
+    let GroupInfo { view, policy } = admin.handle.group(group.clone()).await.map_err(ended)?;
+    Ok(Json(view.map_or_else(|| GroupJson::idle(&group, policy), GroupJson::from)))
+}
+
+/// What may be changed of a group; what is left out stays as it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupPatch {
+    paused: Option<bool>,
+    weight: Option<f64>,
+    concurrency: Option<u32>,
+    rate: Option<String>,
+    /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
+    expires: Option<String>,
+}
+
+impl GroupPatch {
+    fn checked(self, now: Wall) -> Result<(Change, Expiry), Problem> {
+        if self.weight.is_some_and(|weight| !(0.01..=1000.0).contains(&weight)) {
+            return Err(Problem::Parameter("weight: expected 0.01 to 1000".to_owned()));
+        }
+        if self.concurrency == Some(0) {
+            return Err(Problem::Parameter("concurrency: expected 1 or more; pause the group to stop it".to_owned()));
+        }
+        let rate = self.rate.as_deref().map(rate).transpose()?;
+        let expiry = match self.expires.as_deref() {
+            None => Expiry::Usual,
+            Some("never") => Expiry::Never,
+            Some(text) => Expiry::At(moment(text, now)?),
+        };
+        Ok((Change { paused: self.paused, weight: self.weight, concurrency: self.concurrency, rate }, expiry))
+    }
+}
+
+/// `500/s`, `10000/m`, `7/h`: how many, in how many microseconds.
+fn rate(text: &str) -> Result<(u32, u64), Problem> {
+    let wrong = || Problem::Parameter(format!("rate: expected a rate such as 500/s, 10000/m or 7/h, found {text:?}"));
+    let (events, unit) = text.split_once('/').ok_or_else(wrong)?;
+    let per = match unit.trim() {
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        _ => return Err(wrong()),
+    };
+    let events = events.trim().parse().ok().filter(|events| *events > 0).ok_or_else(wrong)?;
+    Ok((events, per))
+}
+
+fn moment(text: &str, now: Wall) -> Result<Wall, Problem> {
+    let wrong = || {
+        let expected = "a time such as 2026-01-31T08:00:00Z, a span such as 30m, 2h or 7d, or never";
+        Problem::Parameter(format!("expires: expected {expected}, found {text:?}"))
+    };
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(Wall(u64::try_from(time.as_microsecond()).unwrap_or(0)));
+    }
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = text.strip_suffix(unit).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
+    Ok(now.plus(Duration::from_secs(u64::from(number) * seconds)))
+}
+
+pub(super) async fn patch(
+    State(admin): Shared,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+    body: Bytes,
+) -> Result<Json<GroupJson>, Problem> {
+    let group = GroupQuery::group(query)?;
+    let patch: GroupPatch = json(&body)?;
+    let (change, expiry) = patch.checked(admin.handle.now().wall)?;
+    let changed = admin.handle.change(group.clone(), change, expiry).await.map_err(ended)?;
+    changed.map_err(Problem::Store)?;
+    tracing::info!(audit = true, %group, ?change, ?expiry, "a group was changed");
+    shown(&admin, group).await
+}
+
+/// Takes the changes of a group back.
+pub(super) async fn restore(
+    State(admin): Shared,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+) -> Result<Json<GroupJson>, Problem> {
+    let group = GroupQuery::group(query)?;
+    let there = admin.handle.take_back(group.clone()).await.map_err(ended)?.map_err(Problem::Store)?;
+    if there {
+        tracing::info!(audit = true, %group, "changes of a group were taken back");
+    }
+    shown(&admin, group).await
+}
+
+#[derive(Serialize)]
+pub(super) struct Cancelled {
+    cancelled: usize,
+}
+
+pub(super) async fn cancel(
+    State(admin): Shared,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+) -> Result<Json<Cancelled>, Problem> {
+    let group = GroupQuery::group(query)?;
+    let cancelled = admin.handle.cancel(group.clone()).await.map_err(ended)?;
+    tracing::info!(audit = true, %group, cancelled, "a group's attempts were cancelled; their events are retried");
+    Ok(Json(Cancelled { cancelled }))
+}
+
+#[derive(Serialize)]
+pub(super) struct OverridesView {
+    overrides: Vec<OverrideJson>,
+}
+
+#[derive(Serialize)]
+struct OverrideJson {
+    group: String,
+    #[serde(flatten)]
+    change: ChangeJson,
+    /// Null: never.
+    expires: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ChangeJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
+}
+
+pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView>, Problem> {
+    let changes = admin.handle.changes().await.map_err(ended)?;
+    let view = |(group, live): (Group, crate::driver::Live)| OverrideJson {
+        group: group.to_string(),
+        change: ChangeJson {
+            paused: live.change.paused,
+            weight: live.change.weight,
+            concurrency: live.change.concurrency,
+            rate: live.change.rate.map(|(events, micros)| written(events, Duration::from_micros(micros))),
+        },
+        expires: live.expires.map(|at| rfc3339(Wall(at))),
+    };
+    Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
+}
+
+#[derive(Serialize)]
+pub(super) struct UpstreamView {
+    breaker: BreakerJson,
+    slots: SlotsJson,
+    attempt_median_ms: Option<f64>,
+    active_groups: usize,
+}
+
+#[derive(Serialize)]
+struct BreakerJson {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opens_in_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct SlotsJson {
+    busy: u32,
+    slow: u32,
+    retry: u32,
+    free: u32,
+}
+
+pub(super) async fn upstream(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
+    let info = admin.handle.upstream().await.map_err(ended)?;
+    let now = admin.handle.now().mono;
+    let breaker = match info.breaker {
+        BreakerState::Closed => BreakerJson { state: "closed", opens_in_s: None, slots: None },
+        BreakerState::SlowStart { slots } => BreakerJson { state: "slow_start", opens_in_s: None, slots: Some(slots) },
+        BreakerState::HalfOpen => BreakerJson { state: "half_open", opens_in_s: None, slots: None },
+        BreakerState::Open { until } => {
+            BreakerJson { state: "open", opens_in_s: Some(until.since(now).as_secs_f64()), slots: None }
+        }
+    };
+    let slots = info.slots;
+    Ok(Json(UpstreamView {
+        breaker,
+        slots: SlotsJson { busy: slots.busy, slow: slots.slow, retry: slots.retry, free: slots.free },
+        attempt_median_ms: info.median.map(ms),
+        active_groups: info.active_groups,
+    }))
+}
+
+/// What may be changed of the upstream while it runs; its other numbers are the file's, which is applied live.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpstreamPatch {
+    paused: bool,
+}
+
+pub(super) async fn patch_upstream(State(admin): Shared, body: Bytes) -> Result<Json<UpstreamView>, Problem> {
+    let patch: UpstreamPatch = json(&body)?;
+    admin.handle.pause_upstream(patch.paused).await.map_err(ended)?;
+    tracing::info!(audit = true, paused = patch.paused, "the upstream was paused or resumed");
+    upstream(State(admin)).await
+}
+
+fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::Parameter(format!("the body is not the JSON expected here: {error}")))
+}
+
+fn ended(error: Ended) -> Problem {
+    Problem::Store(error.to_string())
+}
+
+fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1_000.0
+}
+
+fn written(events: u32, per: Duration) -> String {
+    match per.as_secs() {
+        1 => format!("{events}/s"),
+        60 => format!("{events}/m"),
+        3_600 => format!("{events}/h"),
+        seconds => format!("{events}/{seconds}s"),
+    }
+}
+
+impl GroupJson {
+    /// A group of which nothing is pending: nothing is kept of it but how it would be treated.
+    fn idle(group: &Group, policy: Policy) -> Self {
+        Self {
+            group: group.to_string(),
+            weight: policy.weight,
+            concurrency: policy.concurrency,
+            rate: policy.rate.map(|Rate { events, per }| written(events, per)),
+            paused: policy.paused,
+            state: if policy.paused { "paused" } else { "idle" },
+            reason: String::new(),
+            queued: 0,
+            retrying: 0,
+            in_flight: 0,
+            oldest_age_s: 0.0,
+            wait_p99_ms: None,
+            worker_seconds: 0.0,
+            share: 0.0,
+            arrival_rate: 0.0,
+            drain_rate: 0.0,
+            eta_s: None,
+        }
+    }
+}
+
+impl From<GroupView> for GroupJson {
+    fn from(view: GroupView) -> Self {
+        Self {
+            group: view.group.to_string(),
+            weight: view.weight,
+            concurrency: Some(view.concurrency),
+            rate: view.rate.map(|Rate { events, per }| written(events, per)),
+            paused: view.paused,
+            state: view.state.as_str(),
+            reason: view.reason,
+            queued: view.queued,
+            retrying: view.retrying,
+            in_flight: view.in_flight,
+            oldest_age_s: view.oldest.as_secs_f64(),
+            wait_p99_ms: view.wait_p99.map(ms),
+            worker_seconds: view.worker_time.as_secs_f64(),
+            share: view.share,
+            arrival_rate: view.arrival_rate,
+            drain_rate: view.drain_rate,
+            eta_s: view.eta.map(|eta| eta.as_secs_f64()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_read_whole_or_refused_with_the_reason() {
+        let now = Wall::from_unix_s(1_000);
+        let read = |text: &str| {
+            let patch: GroupPatch = json(text.as_bytes()).map_err(|problem| format!("{problem:?}"))?;
+            patch.checked(now).map_err(|problem| format!("{problem:?}"))
+        };
+        let (change, expiry) = read(r#"{"paused":true,"rate":"500/s","expires":"2h"}"#).unwrap();
+        assert_eq!(change, Change { paused: Some(true), rate: Some((500, 1_000_000)), ..Change::default() });
+        assert_eq!(expiry, Expiry::At(Wall::from_unix_s(1_000 + 7_200)));
+        assert_eq!(read("{}").unwrap().1, Expiry::Usual);
+        assert_eq!(read(r#"{"expires":"never"}"#).unwrap().1, Expiry::Never);
+        for (text, why) in [
+            (r#"{"weight":-1}"#, "0.01 to 1000"),
+            (r#"{"concurrency":0}"#, "pause"),
+            (r#"{"rate":"fast"}"#, "500/s"),
+            (r#"{"rate":"0/s"}"#, "500/s"),
+            (r#"{"expires":"soon"}"#, "never"),
+            (r#"{"weigth":1}"#, "weigth"),
+            ("{", "JSON"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! From the configuration to the settings of the engine, the deliverer and the driver.
+
+use super::settings::{self, Policy};
+use super::{Config, Rate};
+use crate::{deliver, driver, engine};
+
+impl Config {
+    /// The engine's numbers.
+    #[must_use]
+    pub fn engine(&self) -> engine::Settings {
+        let (upstream, groups) = (&self.upstream, &self.groups);
+        let (all, one) = (&upstream.breaker, &upstream.group_breaker);
+        engine::Settings {
+            slots: upstream.concurrency,
+            timeout: upstream.timeout,
+            rate: upstream.rate.map(rate),
+            charge: match groups.charge {
+                settings::Charge::Time => engine::Charge::Time,
+                settings::Charge::Events => engine::Charge::Events,
+            },
+            burst: groups.burst,
+            slow: engine::Slow {
+                after: groups.slow.after,
+                // The median times a factor is a coarse mark; fractions of it say nothing.
+                factor: groups.slow.factor.round() as u32,
+                share: groups.slow.slots,
+            },
+            retry: engine::Retry {
+                attempts: upstream.retry.attempts,
+                max_age: upstream.retry.max_age,
+                backoff: engine::Backoff {
+                    initial: upstream.retry.backoff.initial,
+                    factor: upstream.retry.backoff.factor,
+                    max: upstream.retry.backoff.max,
+                },
+                concurrency: Some(upstream.retry.concurrency),
+            },
+            breakers: engine::Breakers {
+                upstream: engine::UpstreamBreaker {
+                    failures: all.failures,
+                    ratio: all.ratio,
+                    groups: all.groups,
+                    window: all.window,
+                    open: all.open,
+                    open_max: all.open_max,
+                },
+                group: engine::GroupBreaker {
+                    failures: one.failures,
+                    window: one.window,
+                    open: one.open,
+                    open_max: one.open_max,
+                },
+            },
+            // One hold for all sources: the longest that any of them allows.
+            order_max_hold: self
+                .order_max_hold
+                .values()
+                .max()
+                .copied()
+                .unwrap_or_else(|| engine::Settings::default().order_max_hold),
+            // The beginning of an attempt is written with the next batch; waiting for it would add a sync to every wait. A crash in
+            // between repeats an attempt that was in flight, which it would do anyway.
+            begun_first: false,
+            ..engine::Settings::default()
+        }
+    }
+
+    /// Where and how to deliver.
+    #[must_use]
+    pub fn deliver(&self) -> deliver::Settings {
+        let upstream = &self.upstream;
+        deliver::Settings {
+            url: upstream.url.clone(),
+            timeout: upstream.timeout,
+            idle: upstream.idle,
+            headers: upstream.headers.clone(),
+            signing_secret: upstream.signing_secret.clone(),
+            never: upstream.retry.never.clone(),
+        }
+    }
+
+    /// How groups are treated.
+    #[must_use]
+    pub fn policies(&self) -> driver::FilePolicies {
+        let groups = &self.groups;
+        driver::FilePolicies {
+            defaults: policy(&groups.defaults),
+            fallback: policy(&groups.fallback),
+            overrides: groups.overrides.iter().map(|o| (o.matches.clone(), policy(&o.policy))).collect(),
+        }
+    }
+}
+
+fn policy(policy: &Policy) -> engine::Policy {
+    engine::Policy {
+        weight: policy.weight,
+        concurrency: Some(policy.concurrency),
+        rate: policy.rate.map(rate),
+        paused: false,
+    }
+}
+
+fn rate(rate: Rate) -> engine::Rate {
+    engine::Rate { events: u32::try_from(rate.events).unwrap_or(u32::MAX), per: rate.per }
+}

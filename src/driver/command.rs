@@ -1,0 +1,107 @@
+//! What people ask of the running driver.
+
+use tokio::sync::oneshot;
+
+use super::policy::{Change, Expiry, FilePolicies, Live};
+use super::run::Driver;
+use crate::deliver::Deliver;
+use crate::engine::{BreakerState, GroupView, Policy, Settings, Slots, Sort};
+use crate::event::{Group, Now};
+
+/// One wish; each answers over its own channel.
+pub(super) enum Command {
+    /// List active groups.
+    Groups(Sort, usize, oneshot::Sender<Vec<GroupView>>),
+    /// One group.
+    Group(Group, oneshot::Sender<GroupInfo>),
+    /// Change one group, on what is queued too.
+    Change(Group, Change, Expiry, oneshot::Sender<Result<(), String>>),
+    /// Take such a change back; false when there is none.
+    TakeBack(Group, oneshot::Sender<Result<bool, String>>),
+    /// The changes in force.
+    Live(oneshot::Sender<Vec<(Group, Live)>>),
+    /// End the attempts of a group that are in flight; how many.
+    Cancel(Group, oneshot::Sender<usize>),
+    /// The upstream as a whole.
+    Upstream(oneshot::Sender<UpstreamInfo>),
+    /// No attempt of anybody, or attempts again.
+    PauseUpstream(bool, oneshot::Sender<()>),
+    /// Another configuration.
+    Reload(Box<Settings>, FilePolicies, Deliver, oneshot::Sender<()>),
+}
+
+/// A group, active or not.
+#[derive(Clone, Debug)]
+pub struct GroupInfo {
+    /// How it stands; `None` while nothing of it is pending.
+    pub view: Option<GroupView>,
+    /// How it is treated.
+    pub policy: Policy,
+}
+
+/// The upstream as a whole.
+#[derive(Clone, Debug)]
+pub struct UpstreamInfo {
+    /// Its breaker.
+    pub breaker: BreakerState,
+    /// Who holds the slots.
+    pub slots: Slots,
+    /// The median of late attempts.
+    pub median: Option<std::time::Duration>,
+    /// Groups with pending events.
+    pub active_groups: usize,
+}
+
+/// Does what is asked. Whoever asked and went away misses the answer and nothing else.
+pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
+    match command {
+        Command::Groups(sort, limit, reply) => answer(reply, driver.engine.groups(sort, limit, now.mono)),
+        Command::Group(group, reply) => {
+            let view = driver.engine.group(&group, now.mono);
+            answer(reply, GroupInfo { view, policy: driver.policies.of(&group) });
+        }
+        Command::Change(group, change, expiry, reply) => {
+            let changed = driver.policies.change(&group, change, expiry, now.wall);
+            driver.engine.set_policy(&group, driver.policies.of(&group), now);
+            answer(reply, changed);
+        }
+        Command::TakeBack(group, reply) => {
+            let taken = driver.policies.take_back(&group);
+            driver.engine.set_policy(&group, driver.policies.of(&group), now);
+            answer(reply, taken);
+        }
+        Command::Live(reply) => answer(reply, driver.policies.live()),
+        Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
+        Command::Upstream(reply) => {
+            let engine = &driver.engine;
+            let info = UpstreamInfo {
+                breaker: engine.breaker(),
+                slots: engine.slots(),
+                median: engine.median(),
+                active_groups: engine.active_groups(),
+            };
+            answer(reply, info);
+        }
+        Command::PauseUpstream(paused, reply) => {
+            if paused {
+                driver.engine.pause_upstream();
+            } else {
+                driver.engine.resume_upstream();
+            }
+            answer(reply, ());
+        }
+        Command::Reload(settings, file, deliver, reply) => {
+            driver.policies.replace(file);
+            driver.engine.set_settings(*settings, now);
+            driver.engine.set_policies(driver.policies.policies(), now);
+            driver.delivery.replace(deliver);
+            answer(reply, ());
+        }
+    }
+}
+
+fn answer<T>(reply: oneshot::Sender<T>, value: T) {
+    if reply.send(value).is_err() {
+        tracing::debug!("whoever asked the driver has gone");
+    }
+}

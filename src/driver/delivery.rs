@@ -1,0 +1,319 @@
+//! Executing what the engine asks for: attempts, settlements, reads. No decision is made here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::outcome;
+use crate::deliver::{Attempt, Deliver, Job};
+use crate::engine::{self, Batch, Dispatch, Engine, Queued, Request, Settle, Ticket};
+use crate::event::{Event, Lane, Now, Seq, Wall};
+use crate::metrics::Metrics;
+use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
+
+/// Bytes of bodies kept in memory between an event's commit and its first attempt. What does not fit is read from the store when
+/// its turn comes.
+const WINDOW_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What an event costs in memory beside its body: head lines, names, the record itself.
+const EVENT_BYTES: usize = 2048;
+
+/// Something that was under way has ended.
+pub(super) enum Done {
+    /// An attempt, and of which event; `None` when the event could not be read.
+    Attempt(Ticket, Seq, Attempt, Option<Arc<Event>>),
+    /// A batch of settlements.
+    Settled(Batch, Vec<Settle>, Result<usize, Error>),
+    /// A lane's next events.
+    Loaded(Lane, usize, Result<Vec<Pending>, Error>),
+    /// Retrying events.
+    DueLoaded(usize, Result<Vec<Pending>, Error>),
+}
+
+/// What is under way, and what belongs to it.
+pub(super) struct Delivery {
+    store: Arc<dyn LaneStore>,
+    deliver: Deliver,
+    metrics: Arc<Metrics>,
+    work: JoinSet<Done>,
+    cancels: HashMap<Ticket, oneshot::Sender<()>>,
+    window: Window,
+    /// Ended attempts whose settlement is not written yet, with their event's source.
+    ended: HashMap<Seq, (AttemptNote, Arc<str>)>,
+}
+
+impl Delivery {
+    pub(super) fn new(store: Arc<dyn LaneStore>, deliver: Deliver, metrics: Arc<Metrics>) -> Self {
+        Self {
+            store,
+            deliver,
+            metrics,
+            work: JoinSet::new(),
+            cancels: HashMap::new(),
+            window: Window::default(),
+            ended: HashMap::new(),
+        }
+    }
+
+    /// Attempts from now on go another way (a reload).
+    pub(super) fn replace(&mut self, deliver: Deliver) {
+        self.deliver = deliver;
+    }
+
+    /// Resolves when something has ended; never while nothing is under way.
+    pub(super) async fn next(&mut self) -> Done {
+        loop {
+            match self.work.join_next().await {
+                Some(Ok(done)) => return done,
+                // A task that panicked is a fault of ours; its lease runs out and is counted as a violation.
+                Some(Err(error)) => tracing::error!(%error, "a task of the driver ended without a result"),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Something that has ended already.
+    pub(super) fn try_next(&mut self) -> Option<Done> {
+        self.work.try_join_next()?.ok()
+    }
+
+    /// Events that are durable now, in the order of their seqs, as the engine needs them.
+    pub(super) fn keep(&mut self, first: Seq, events: &[Arc<Event>]) -> Vec<Queued> {
+        let seqs = (first.0..).map(Seq);
+        let queued = |(seq, event): (Seq, &Arc<Event>)| {
+            self.window.put(seq, event);
+            Queued {
+                seq,
+                lane: event.lane.clone(),
+                order: event.order.clone(),
+                received: event.received,
+                replay: false,
+                attempts: 0,
+                refused: 0,
+                first_attempt: None,
+                due: None,
+            }
+        };
+        seqs.zip(events).map(queued).collect()
+    }
+
+    /// Begins what the engine asks for.
+    pub(super) fn begin(&mut self, request: Request) {
+        match request {
+            Request::Dispatch(dispatch) => self.dispatch(dispatch),
+            Request::Settle { batch, settlements } => self.settle(batch, settlements),
+            Request::Load { lane, after, n } => {
+                let store = Arc::clone(&self.store);
+                self.work.spawn(async move {
+                    let loaded = store.load(lane.clone(), after, n).await;
+                    Done::Loaded(lane, n, loaded)
+                });
+            }
+            Request::LoadDue { after, n } => {
+                let store = Arc::clone(&self.store);
+                self.work.spawn(async move { Done::DueLoaded(n, store.due(after, n).await) });
+            }
+            Request::Cancel { ticket } => {
+                // Without a sender the attempt has ended, and its end is on the way.
+                if self.cancels.remove(&ticket).is_some_and(|cancel| cancel.send(()).is_err()) {
+                    tracing::debug!(ticket = ticket.0, "an attempt ended before it could be cancelled");
+                }
+            }
+        }
+    }
+
+    fn dispatch(&mut self, dispatch: Dispatch) {
+        self.metrics.waited(dispatch.wait, dispatch.quiet);
+        let kept = self.window.take(dispatch.seq);
+        let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
+        let (cancel, cancelled) = oneshot::channel();
+        self.cancels.insert(dispatch.ticket, cancel);
+        self.work.spawn(async move {
+            let (ticket, seq, number) = (dispatch.ticket, dispatch.seq, dispatch.attempt);
+            let (event, why) = match kept {
+                Some(event) => (Some(event), String::new()),
+                None => read(&*store, seq).await,
+            };
+            let Some(event) = event else {
+                return Done::Attempt(
+                    ticket,
+                    seq,
+                    Attempt::cancelled(number, Wall(0), std::time::Duration::ZERO, &why),
+                    None,
+                );
+            };
+            let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
+            Done::Attempt(ticket, seq, attempt, Some(event))
+        });
+    }
+
+    fn settle(&mut self, batch: Batch, settlements: Vec<Settle>) {
+        let store = Arc::clone(&self.store);
+        let records: Vec<Settlement> = settlements.iter().map(|settle| self.record(settle)).collect();
+        self.work.spawn(async move {
+            let settled = store.settle(records).await;
+            Done::Settled(batch, settlements, settled)
+        });
+    }
+
+    /// A settlement as the store writes it, with the attempt that led to it.
+    fn record(&self, settle: &Settle) -> Settlement {
+        let verdict = match &settle.verdict {
+            engine::Verdict::Begun => Verdict::Begun,
+            engine::Verdict::RetryAt(due) => Verdict::RetryAt(*due),
+            engine::Verdict::Released => Verdict::Released,
+            engine::Verdict::Delivered => Verdict::Delivered,
+            engine::Verdict::Dead(reason) => Verdict::Dead(reason.clone()),
+            engine::Verdict::Discarded => Verdict::Discarded,
+        };
+        let ends_attempt = !matches!(settle.verdict, engine::Verdict::Begun);
+        let attempt = self.ended.get(&settle.seq).filter(|_| ends_attempt).map(|(note, _)| note.clone());
+        Settlement { seq: settle.seq, at: settle.at, verdict, attempt }
+    }
+
+    /// Tells the engine what ended.
+    pub(super) fn tell(&mut self, done: Done, engine: &mut Engine, now: Now) {
+        match done {
+            Done::Attempt(ticket, seq, attempt, event) => {
+                self.cancels.remove(&ticket);
+                let ending = outcome::ending(&attempt);
+                if let Some(event) = event {
+                    self.ended.insert(seq, (outcome::note(&attempt), Arc::clone(&event.source)));
+                }
+                engine.on_finished(ticket, ending, attempt.took, now);
+            }
+            Done::Settled(batch, settlements, Ok(unknown)) => {
+                if unknown > 0 {
+                    tracing::warn!(unknown, "settlements were about events that are not pending any more");
+                }
+                for settle in settlements {
+                    self.settled(&settle);
+                }
+                engine.on_settled(batch, now);
+            }
+            Done::Settled(batch, settlements, Err(error)) => {
+                tracing::error!(%error, count = settlements.len(), "settlements were not written; they are tried again");
+                engine.on_settle_failed(batch, now);
+            }
+            Done::Loaded(lane, n, Ok(pending)) => {
+                let more = pending.len() >= n;
+                engine.on_loaded(&lane, pending.into_iter().map(queued).collect(), more, now);
+            }
+            Done::Loaded(lane, _, Err(error)) => {
+                tracing::warn!(%error, lane = %lane.group, "a lane's events could not be read; they are asked for again");
+                engine.on_load_failed(&lane, now);
+            }
+            Done::DueLoaded(n, Ok(pending)) => {
+                let more = pending.len() >= n;
+                engine.on_due_loaded(pending.into_iter().map(queued).collect(), more, now);
+            }
+            Done::DueLoaded(_, Err(error)) => {
+                tracing::warn!(%error, "due retries could not be read; they are asked for again");
+                engine.on_due_load_failed(now);
+            }
+        }
+    }
+
+    /// A settlement is durable: its attempt is written down, and the event's end is counted.
+    fn settled(&mut self, settle: &Settle) {
+        if matches!(settle.verdict, engine::Verdict::Begun) {
+            return;
+        }
+        let source = self.ended.remove(&settle.seq).map(|(_, source)| source);
+        let source = source.as_deref().unwrap_or_default();
+        match &settle.verdict {
+            engine::Verdict::Delivered => self.metrics.delivered(source),
+            engine::Verdict::Dead(reason) => {
+                tracing::warn!(seq = settle.seq.0, source, %reason, "an event went to the dead letters");
+                self.metrics.dead(source);
+            }
+            _ => {}
+        }
+        self.window.forget(settle.seq);
+    }
+}
+
+/// A pending event as the store has it, as the engine needs it.
+pub(super) fn queued(pending: Pending) -> Queued {
+    Queued {
+        seq: pending.seq,
+        lane: pending.lane,
+        order: pending.order,
+        received: pending.received,
+        replay: pending.replay,
+        attempts: pending.attempts,
+        // Not written down: a restart grants the attempts that a 4xx costs anew. `max_age` bounds them all the same.
+        refused: 0,
+        first_attempt: pending.first_attempt,
+        due: pending.due,
+    }
+}
+
+fn job(event: &Arc<Event>, dispatch: &Dispatch) -> Job {
+    Job {
+        attempt: dispatch.attempt,
+        will_retry: dispatch.will_retry,
+        wait: dispatch.wait,
+        wait_reason: dispatch.reason.as_str().into(),
+        ..Job::new(Arc::clone(event))
+    }
+}
+
+async fn read(store: &dyn LaneStore, seq: Seq) -> (Option<Arc<Event>>, String) {
+    match store.read(vec![seq]).await {
+        Ok(found) => (found.into_iter().next().flatten(), "the store no longer has the event".to_owned()),
+        Err(error) => (None, format!("the event could not be read: {error}")),
+    }
+}
+
+/// One attempt, unless it is cancelled before its end.
+fn attempt(deliver: &Deliver, job: Job, cancelled: oneshot::Receiver<()>) -> BoxFuture<'static, Attempt> {
+    let number = job.attempt;
+    let sending = deliver(job);
+    Box::pin(async move {
+        let cancelled = async {
+            // A sender that was dropped cancels nothing.
+            if cancelled.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            attempt = sending => attempt,
+            () = cancelled => {
+                Attempt::cancelled(number, Wall(0), std::time::Duration::ZERO, "cancelled: it outlived its deadline, or a person ended it")
+            }
+        }
+    })
+}
+
+/// Events between commit and attempt, bounded in bytes.
+#[derive(Default)]
+struct Window {
+    events: HashMap<Seq, Arc<Event>>,
+    bytes: usize,
+}
+
+impl Window {
+    fn put(&mut self, seq: Seq, event: &Arc<Event>) {
+        let bytes = event.body.len() + EVENT_BYTES;
+        if self.bytes + bytes <= WINDOW_BYTES_MAX {
+            self.bytes += bytes;
+            self.events.insert(seq, Arc::clone(event));
+        }
+    }
+
+    fn take(&mut self, seq: Seq) -> Option<Arc<Event>> {
+        let event = self.events.remove(&seq)?;
+        self.bytes -= event.body.len() + EVENT_BYTES;
+        Some(event)
+    }
+
+    /// An event that ended without an attempt leaves too.
+    fn forget(&mut self, seq: Seq) {
+        drop(self.take(seq));
+    }
+}

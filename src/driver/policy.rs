@@ -1,0 +1,266 @@
+//! How each group is treated: what the file says, and what a person said since.
+//!
+//! A person's word wins over the file's until it expires. It is written down before it is answered, so that a restart does not
+//! forget it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Policies, Policy, Rate};
+use crate::event::{Group, Wall};
+use crate::store::notebook::Notebook;
+
+/// How long a change lasts where it does not say.
+const LASTS: Duration = Duration::from_hours(24);
+
+/// What the file says.
+#[derive(Clone, Debug, Default)]
+pub struct FilePolicies {
+    /// Groups without an override.
+    pub defaults: Policy,
+    /// The fallback lane.
+    pub fallback: Policy,
+    /// A glob on the written form, and the policy of those it matches; the first match counts.
+    pub overrides: Vec<(String, Policy)>,
+}
+
+/// A change of one group, each part of it kept from before where it is not given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Whether it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// Its share relative to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
+    /// Its attempts in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// Its attempts a time: how many, in how many microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<(u32, u64)>,
+}
+
+/// A change that is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// What it changes.
+    pub change: Change,
+    /// When it ends, microseconds since 1970; `None`: never.
+    pub expires: Option<u64>,
+}
+
+/// When a change ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// After a day.
+    Usual,
+    /// At this time.
+    At(Wall),
+    /// When somebody takes it back.
+    Never,
+}
+
+/// What holds for whom; shared between the engine, which asks, and the driver, which changes it.
+#[derive(Debug)]
+pub(super) struct PolicyTable {
+    file: RwLock<FilePolicies>,
+    live: RwLock<BTreeMap<Group, Live>>,
+    notebook: Notebook,
+}
+
+impl PolicyTable {
+    /// The table of `file`, with the changes that `notebook` remembers.
+    pub(super) fn open(file: FilePolicies, notebook: Notebook) -> Result<Arc<Self>, String> {
+        let bytes = notebook.read()?;
+        let noted: BTreeMap<String, Live> = if bytes.is_empty() {
+            BTreeMap::new()
+        } else {
+            serde_json::from_slice(&bytes)
+                .map_err(|error| format!("{notebook}: {error}; remove the file to begin without them"))?
+        };
+        let live = noted.into_iter().filter_map(|(name, live)| Some((Group::from_written(&name)?, live))).collect();
+        Ok(Arc::new(Self { file: RwLock::new(file), live: RwLock::new(live), notebook }))
+    }
+
+    /// The function that the engine asks.
+    pub(super) fn policies(self: &Arc<Self>) -> Policies {
+        let table = Arc::clone(self);
+        Box::new(move |group| table.of(group))
+    }
+
+    pub(super) fn replace(&self, file: FilePolicies) {
+        *self.file.write() = file;
+    }
+
+    /// What holds for `group`.
+    pub(super) fn of(&self, group: &Group) -> Policy {
+        let mut policy = self.file.read().of(group);
+        if let Some(live) = self.live.read().get(group) {
+            live.change.apply(&mut policy);
+        }
+        policy
+    }
+
+    /// The changes in force.
+    pub(super) fn live(&self) -> Vec<(Group, Live)> {
+        self.live.read().iter().map(|(group, live)| (group.clone(), *live)).collect()
+    }
+
+    /// Adds to what was changed before; durable when this returns.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn change(&self, group: &Group, change: Change, expiry: Expiry, now: Wall) -> Result<(), String> {
+        let expires = match expiry {
+            Expiry::Usual => Some(now.plus(LASTS).0),
+            Expiry::At(at) => Some(at.0),
+            Expiry::Never => None,
+        };
+        let mut next = self.live.read().clone();
+        let before = next.get(group).map_or_else(Change::default, |live| live.change);
+        next.insert(group.clone(), Live { change: change.over(before), expires });
+        self.keep(next)
+    }
+
+    /// Takes a change back; false when there is none.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn take_back(&self, group: &Group) -> Result<bool, String> {
+        let mut next = self.live.read().clone();
+        let there = next.remove(group).is_some();
+        self.keep(next)?;
+        Ok(there)
+    }
+
+    /// Ends what has expired, and says for whom.
+    pub(super) fn expire(&self, now: Wall) -> Vec<Group> {
+        let over = |live: &Live| live.expires.is_some_and(|at| at <= now.0);
+        let expired: Vec<Group> =
+            self.live.read().iter().filter(|(_, live)| over(live)).map(|(group, _)| group.clone()).collect();
+        if !expired.is_empty() {
+            let mut next = self.live.read().clone();
+            next.retain(|_, live| !over(live));
+            if let Err(error) = self.keep(next) {
+                tracing::warn!(error, "expired changes of groups stay until they can be struck out");
+                return Vec::new();
+            }
+        }
+        expired
+    }
+
+    fn keep(&self, next: BTreeMap<Group, Live>) -> Result<(), String> {
+        let noted: BTreeMap<&str, &Live> = next.iter().map(|(group, live)| (group.as_str(), live)).collect();
+        let bytes = serde_json::to_vec_pretty(&noted).map_err(|error| error.to_string())?;
+        self.notebook.write(&bytes)?;
+        *self.live.write() = next;
+        Ok(())
+    }
+}
+
+impl FilePolicies {
+    fn of(&self, group: &Group) -> Policy {
+        if *group == Group::fallback() {
+            return self.fallback;
+        }
+        let matched = self.overrides.iter().find(|(glob, _)| matches(glob.as_bytes(), group.as_str().as_bytes()));
+        matched.map_or(self.defaults, |(_, policy)| *policy)
+    }
+}
+
+impl Change {
+    /// This change after `before`.
+    fn over(self, before: Self) -> Self {
+        Self {
+            paused: self.paused.or(before.paused),
+            weight: self.weight.or(before.weight),
+            concurrency: self.concurrency.or(before.concurrency),
+            rate: self.rate.or(before.rate),
+        }
+    }
+
+    fn apply(&self, policy: &mut Policy) {
+        policy.paused = self.paused.unwrap_or(policy.paused);
+        policy.weight = self.weight.unwrap_or(policy.weight);
+        policy.concurrency = self.concurrency.or(policy.concurrency);
+        if let Some((events, micros)) = self.rate {
+            policy.rate = Some(Rate { events, per: Duration::from_micros(micros) });
+        }
+    }
+}
+
+/// `*` is any text, `?` one character (a written form is ASCII). Linear but for one place to come back to.
+fn matches(glob: &[u8], text: &[u8]) -> bool {
+    let (mut g, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match glob.get(g) {
+            Some(b'*') => {
+                star = Some((g, t));
+                g += 1;
+            }
+            Some(byte) if *byte == b'?' || text.get(t) == Some(byte) => {
+                g += 1;
+                t += 1;
+            }
+            _ => {
+                let Some((at, from)) = star else { return false };
+                star = Some((at, from + 1));
+                g = at + 1;
+                t = from + 1;
+            }
+        }
+    }
+    glob.get(g..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_match_whole_names() {
+        for (glob, text, expected) in [
+            ("plus-*.myshopify.com", "plus-a.myshopify.com", true),
+            ("plus-*.myshopify.com", "plus-a.myshopify.com.evil", false),
+            ("*", "", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*a*b*", "xaxxbx", true),
+            ("*a*b", "xaxxbx", false),
+            ("", "", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(matches(glob.as_bytes(), text.as_bytes()), expected, "{glob} {text}");
+        }
+    }
+
+    #[test]
+    fn a_persons_word_wins_adds_up_and_expires() {
+        let file = FilePolicies {
+            overrides: vec![("big-*".into(), Policy { weight: 4.0, ..Policy::default() })],
+            fallback: Policy { weight: 0.5, ..Policy::default() },
+            ..FilePolicies::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let notebook = || Notebook::at(folder.path().join("overrides.json"));
+        let table = PolicyTable::open(file.clone(), notebook()).unwrap();
+        let (big, now) = (Group::of(&["big-a"]), Wall::from_unix_s(1_000));
+        assert_eq!(table.of(&big).weight, 4.0);
+        assert_eq!(table.of(&Group::fallback()).weight, 0.5);
+        table.change(&big, Change { paused: Some(true), ..Change::default() }, Expiry::Usual, now).unwrap();
+        table.change(&big, Change { weight: Some(2.0), ..Change::default() }, Expiry::Usual, now).unwrap();
+
+        let again = PolicyTable::open(file, notebook()).unwrap();
+        assert_eq!(again.of(&big), Policy { paused: true, weight: 2.0, ..Policy::default() });
+        assert!(again.expire(now.plus(Duration::from_hours(23))).is_empty());
+        assert_eq!(again.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&big));
+        assert_eq!(again.of(&big).weight, 4.0);
+        assert_eq!(again.take_back(&big), Ok(false));
+    }
+}

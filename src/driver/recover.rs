@@ -1,0 +1,57 @@
+//! What a start finds: leases that were open when the process died, and lanes that still owe.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::event::{Now, Seq};
+use crate::store::{Error, LaneStore, Pending, Settlement, Verdict};
+
+/// An event under whose attempt the process died this often in a row may be what kills it.
+const CRASHES_MAX: u32 = 3;
+
+/// Entries of one read. Nothing is read for each event, so that a start costs by lanes and not by backlog.
+const PAGE: usize = 10_000;
+
+/// Ends open leases durably, then tells the engine which lanes have pending events. The answer is how many attempts had been under
+/// way.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn recover(store: &Arc<dyn LaneStore>, engine: &mut Engine, now: Now) -> Result<usize, Error> {
+    let interrupted = end_open_leases(store, now).await?;
+    let mut after = None;
+    loop {
+        let lanes = store.lanes(after.take(), PAGE).await?;
+        for summary in &lanes {
+            engine.on_recovered(&summary.lane, summary.fresh, summary.retrying, now);
+        }
+        match lanes.last() {
+            Some(last) if lanes.len() == PAGE => after = Some(last.lane.clone()),
+            _ => return Ok(interrupted),
+        }
+    }
+}
+
+async fn end_open_leases(store: &Arc<dyn LaneStore>, now: Now) -> Result<usize, Error> {
+    let mut ended = 0;
+    loop {
+        // Each round ends what it finds, so the next begins anew.
+        let open = store.open(Seq(0), PAGE).await?;
+        if open.is_empty() {
+            return Ok(ended);
+        }
+        ended += open.len();
+        store.settle(open.iter().map(|pending| interruption(pending, now)).collect()).await?;
+    }
+}
+
+fn interruption(pending: &Pending, now: Now) -> Settlement {
+    let verdict = if pending.interrupted + 1 >= CRASHES_MAX {
+        Verdict::Dead(
+            format!("crashed_gateway: the gateway ended {CRASHES_MAX} times in a row during its attempt").into(),
+        )
+    } else {
+        Verdict::Interrupted
+    };
+    Settlement { seq: pending.seq, at: now.wall, verdict, attempt: None }
+}

@@ -1,0 +1,374 @@
+//! Through the lanes to the upstream, through the real binary: what arrives, what follows, and that nobody waits for another's
+//! trouble.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use support::upstream::{Received, Upstream, answer, upstream};
+use support::{Gateway, gateway, get, post};
+
+const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+fn yaml(upstream: &Upstream, more: &str) -> String {
+    format!(
+        "upstream:\n  url: {}\n  signing_secret: {SIGNING}\n{more}\nsources:\n  - path: /any/*\n    verify: {{ provider: none }}\n    \
+         key: headers.x-key\n",
+        upstream.url()
+    )
+}
+
+fn send(gateway: &Gateway, key: &str, body: &[u8]) -> String {
+    let response = gateway.client().send(&post("/any/x", body).header("X-Key", key));
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.header("fairlane-event-id").unwrap().to_owned()
+}
+
+fn status(gateway: &Gateway, id: &str) -> String {
+    gateway.json(&format!("/api/v1/events/{id}"))["status"].as_str().unwrap().to_owned()
+}
+
+fn wait_for_status(gateway: &Gateway, id: &str, wanted: &str) -> serde_json::Value {
+    loop {
+        let event = gateway.json(&format!("/api/v1/events/{id}"));
+        if event["status"] == wanted {
+            return event;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_arrives_is_what_was_sent_with_our_headers_and_nothing_that_could_pass_for_them() {
+    let receiver = upstream(|_| answer(200));
+    let gateway = gateway(&yaml(&receiver, "")).start();
+    let body: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let request = post("/any/a%20b/c?x=1&y=%2F..", &body)
+        .header("X-Key", "café")
+        .header("X-Multi", "1")
+        .header("x-other", "o")
+        .header("X-MULTI", "2")
+        .header("Content-Type", "application/octet-stream")
+        .header("Fairlane-Group", "forged")
+        .header("fairlane_event_id", "forged")
+        .header("X-Forwarded-For", "6.6.6.6")
+        .header("Connection", "X-Hop")
+        .header("X-Hop", "gone")
+        .header("TE", "trailers")
+        .chunked(7_000);
+    let id = gateway.client().send(&request).header("fairlane-event-id").unwrap().to_owned();
+    let received = receiver.wait_for(1).remove(0);
+
+    assert_eq!((received.method.as_str(), received.target.as_str()), ("POST", "/any/a%20b/c?x=1&y=%2F.."));
+    assert_eq!(Sha256::digest(&received.body), Sha256::digest(&body));
+    assert_eq!(received.all("content-length"), [body.len().to_string()]);
+    assert_eq!(received.all("x-multi"), ["1", "2"]);
+    assert_eq!(received.header("content-type"), Some("application/octet-stream"));
+    for gone in ["transfer-encoding", "te", "x-hop", "fairlane_event_id"] {
+        assert_eq!(received.header(gone), None, "{gone}");
+    }
+    assert_eq!(received.all("fairlane-event-id"), [id.as_str()]);
+    assert_eq!(received.all("fairlane-group"), ["caf%C3%A9"]);
+    assert_eq!(received.header("fairlane-source"), Some("/any/*"));
+    assert_eq!(received.header("fairlane-attempt"), Some("1"));
+    assert_eq!(received.header("fairlane-will-retry"), Some("true"));
+    assert_eq!(received.header("fairlane-verified"), Some("none"));
+    assert!(received.header("fairlane-received-at").unwrap().contains('T'));
+    assert!(received.header("fairlane-wait-ms").unwrap().parse::<u64>().is_ok());
+    assert!(received.header("fairlane-wait-reason").is_some());
+    assert_eq!(received.header("fairlane-replay"), None);
+    assert_eq!(received.all("x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(received.header("x-forwarded-proto"), Some("http"));
+    assert_eq!(received.header("x-forwarded-host"), Some("hooks.test"));
+    assert_eq!(received.header("host"), Some(receiver.address.to_string().as_str()));
+    wait_for_status(&gateway, &id, "delivered");
+
+    // The library takes text alone.
+    send(&gateway, "a", "{\"name\":\"café\"}".as_bytes());
+    verify_with_the_library(&receiver.wait_for(2).remove(1));
+}
+
+/// The signature is checked by the library that receivers use.
+fn verify_with_the_library(received: &Received) {
+    let webhook = standardwebhooks::Webhook::new(SIGNING).unwrap();
+    let mut headers = http::HeaderMap::new();
+    for (theirs, ours) in [
+        ("webhook-id", "fairlane-event-id"),
+        ("webhook-timestamp", "fairlane-timestamp"),
+        ("webhook-signature", "fairlane-signature"),
+    ] {
+        headers.insert(theirs, received.header(ours).unwrap().parse().unwrap());
+    }
+    webhook.verify(&received.body, &headers).unwrap();
+    let mut other = received.body.clone();
+    other.push(b' ');
+    assert!(webhook.verify(&other, &headers).is_err());
+}
+
+#[test]
+fn a_failure_is_tried_again_a_refusal_is_dead_at_once_and_each_attempt_is_remembered() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let receiver = upstream(move |received| match received.group() {
+        "flaky" if counted.fetch_add(1, Ordering::SeqCst) < 2 => answer(503).body("not now"),
+        "gone" => answer(410).body("never"),
+        "unwanted" => answer(500).header("Retry-After", "-1"),
+        "moved" => answer(301).header("Location", "/elsewhere"),
+        _ => answer(204),
+    });
+    let retry = "  retry: { attempts: 2, backoff: { initial: 10ms, max: 20ms } }";
+    let gateway = gateway(&yaml(&receiver, retry)).start();
+    let flaky = send(&gateway, "flaky", b"1");
+    let event = wait_for_status(&gateway, &flaky, "delivered");
+    assert_eq!(event["attempts"], 3);
+    let outcomes: Vec<_> = event["tries"].as_array().unwrap().iter().map(|t| t["status"].as_u64().unwrap()).collect();
+    assert_eq!(outcomes, [503, 503, 204]);
+    assert_eq!(event["tries"][0]["answer"], "not now");
+    let attempts: Vec<_> =
+        receiver.received().iter().map(|r| r.header("fairlane-attempt").unwrap().to_owned()).collect();
+    assert_eq!(attempts, ["1", "2", "3"]);
+    let ids: std::collections::HashSet<_> =
+        receiver.received().iter().map(|r| r.header("fairlane-event-id").unwrap().to_owned()).collect();
+    assert_eq!(ids.len(), 1, "the event id is the same on every attempt");
+
+    for key in ["gone", "unwanted"] {
+        let id = send(&gateway, key, b"1");
+        let event = wait_for_status(&gateway, &id, "dead");
+        assert_eq!(event["attempts"], 1, "{key}");
+        assert!(!event["reason"].as_str().unwrap().is_empty());
+    }
+    // Not followed, and tried again like any failure.
+    let moved = send(&gateway, "moved", b"1");
+    receiver.wait_until(|all| all.iter().filter(|r| r.group() == "moved").count() >= 2);
+    assert!(receiver.received().iter().all(|r| r.target != "/elsewhere"));
+    assert_ne!(status(&gateway, &moved), "dead");
+    assert_eq!(gateway.metric(r#"fairlane_events_delivered_total{source="/any/*"}"#), Some(1.0));
+    assert_eq!(gateway.metric(r#"fairlane_events_dead_total{source="/any/*"}"#), Some(2.0));
+}
+
+#[test]
+fn an_upstream_that_is_away_loses_nothing() {
+    // Bound and closed again: nobody listens there for now.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let yaml = format!(
+        "upstream: {{ url: \"http://{address}\", retry: {{ backoff: {{ initial: 20ms, max: 50ms }} }} }}\n\
+         sources: [{{ path: /any/*, verify: {{ provider: none }}, key: headers.x-key }}]\n"
+    );
+    let gateway = gateway(&yaml).start();
+    let id = send(&gateway, "a", b"1");
+    let event = loop {
+        let event = gateway.json(&format!("/api/v1/events/{id}"));
+        if !event["tries"].as_array().unwrap().is_empty() {
+            break event;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(event["tries"][0]["outcome"], "refused", "{event:#}");
+    assert!(event["tries"][0]["error"].as_str().unwrap().contains(&address.to_string()), "{event:#}");
+    assert_eq!(gateway.client().send(&post("/any/x", b"2").header("X-Key", "b")).status, 200);
+    let receiver = support::upstream::upstream_at(address, |_| answer(200));
+    receiver.wait_for(2);
+    wait_for_status(&gateway, &id, "delivered");
+}
+
+/// Waits of one group's events, as the receiver was told, in milliseconds, sorted.
+fn waits(received: &[Received], group: &str) -> Vec<u64> {
+    let of_group = received.iter().filter(|r| r.group() == group);
+    let mut waits: Vec<u64> = of_group.map(|r| r.header("fairlane-wait-ms").unwrap().parse().unwrap()).collect();
+    waits.sort_unstable();
+    waits
+}
+
+fn p99(waits: &[u64]) -> u64 {
+    waits[(waits.len() * 99).div_ceil(100) - 1]
+}
+
+/// Connections of a flood: enough for batches that fill faster than the receiver empties them.
+const FLOODERS: usize = 32;
+
+/// Sends from several threads over kept connections.
+fn flood(gateway: &Gateway, groups: usize, events: usize) {
+    std::thread::scope(|scope| {
+        for sender in 0..FLOODERS {
+            let mut client = gateway.client();
+            scope.spawn(move || {
+                for number in (sender..events).step_by(FLOODERS) {
+                    let key = format!("noisy-{}", number % groups);
+                    let response = client.send(&post("/any/x", b"{\"flood\":true}").header("X-Key", key));
+                    assert_eq!(response.status, 200, "{}", response.text());
+                }
+            });
+        }
+    });
+}
+
+/// Bursts of five of a quiet store, one in each `period` and after the one before has arrived whole.
+fn bursts(gateway: &Gateway, receiver: &Upstream, group: &str, bursts: usize, period: Duration) -> Vec<u64> {
+    let mut client = gateway.client();
+    let began = std::time::UNIX_EPOCH.elapsed().unwrap();
+    for burst in 1..=bursts {
+        for _ in 0..5 {
+            assert_eq!(client.send(&post("/any/x", b"{}").header("X-Key", group)).status, 200);
+        }
+        receiver.wait_until(|all| all.iter().filter(|r| r.group() == group).count() >= burst * 5);
+        // The sender's own pace, which is the subject: a store that sends more than its share is not a quiet one.
+        let next = began + period * burst as u32;
+        while let Some(left) = next.checked_sub(std::time::UNIX_EPOCH.elapsed().unwrap()).filter(|left| !left.is_zero()) {
+            std::thread::park_timeout(left);
+        }
+    }
+    waits(&receiver.received(), group)
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "the figures are worth a line")]
+fn a_flood_delays_only_its_own_store() {
+    // 30 slots of 50 ms are 600 events a second. A burst of five in a second is 0.25 s of worker time; the share of one among 101
+    // stores is 30 / 101 = 0.3 s, so the quiet store stays within it.
+    let attempt = Duration::from_millis(50);
+    let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (events, many) = (number("FLOOD", 16_000), number("FLOODS", 100));
+    for groups in [1, many] {
+        let receiver = upstream(move |_| answer(200).after(attempt));
+        let gateway = gateway(&yaml(&receiver, "  concurrency: 30")).start();
+        let alone = p99(&bursts(&gateway, &receiver, "before", 5, Duration::ZERO));
+        flood(&gateway, groups, events);
+        let beside = p99(&bursts(&gateway, &receiver, "quiet", 6, Duration::from_secs(1)));
+        let backlog = gateway.json("/api/v1/status")["backlog"]["events"].as_u64().unwrap();
+        println!("{groups} floods of {events} events: quiet p99 {alone} ms alone, {beside} ms beside; {backlog} still wait");
+        assert!(backlog > 100, "the flood was over before the quiet store was measured: {backlog} left");
+        // One median attempt; four for bursts of five where many others flood.
+        let allowed = alone + attempt.as_millis() as u64 * if groups == 1 { 1 } else { 4 };
+        assert!(beside <= allowed, "{groups} floods: {beside} ms, alone {alone} ms, allowed {allowed} ms");
+    }
+}
+
+#[test]
+fn groups_whose_calls_hang_or_fail_leave_the_others_alone() {
+    let receiver = upstream(|received| match received.group() {
+        "hangs" => answer(200).after(Duration::from_secs(20)),
+        "limited" => answer(429).header("Retry-After", "3600"),
+        "fails" => answer(500),
+        _ => answer(200).after(Duration::from_millis(20)),
+    });
+    let gateway = gateway(&yaml(&receiver, "  concurrency: 16")).start();
+    let alone = p99(&bursts(&gateway, &receiver, "before", 10, Duration::ZERO));
+    for number in 0..50 {
+        for key in ["hangs", "limited", "fails"] {
+            send(&gateway, key, number.to_string().as_bytes());
+        }
+    }
+    let quiet = p99(&bursts(&gateway, &receiver, "quiet", 20, Duration::ZERO));
+    assert!(quiet <= alone + 20, "a quiet store waited {quiet} ms beside others that hang and fail, {alone} ms alone");
+    let upstream = gateway.json("/api/v1/upstream");
+    assert_eq!(upstream["breaker"]["state"], "closed", "{upstream:#}");
+    let groups = gateway.json("/api/v1/groups");
+    let state = |name: &str| {
+        let all = groups["groups"].as_array().unwrap();
+        all.iter().find(|g| g["group"] == name).unwrap_or_else(|| panic!("{name} is not in {groups:#}"))["state"]
+            .clone()
+    };
+    assert_eq!(state("limited"), "held", "{groups:#}");
+    assert_eq!(state("fails"), "broken", "{groups:#}");
+    // Asked once, and then left alone as it said.
+    let limited = receiver.received().iter().filter(|r| r.group() == "limited").count();
+    assert!(limited <= 2, "{limited} requests to a group that asked for an hour");
+}
+
+#[test]
+fn a_group_is_paused_and_changed_live_on_queued_events() {
+    let receiver = upstream(|_| answer(200).after(Duration::from_millis(50)));
+    let gateway = gateway(&yaml(&receiver, "  concurrency: 8")).start();
+    let patch = |body: &str| {
+        let token = format!("Bearer {}", gateway.token());
+        let request = post("/api/v1/group?name=a", body.as_bytes())
+            .method("PATCH")
+            .without("Host")
+            .header("Host", "localhost")
+            .header("Authorization", token)
+            .header("Content-Type", "application/json");
+        support::Client::to(gateway.admin).send(&request)
+    };
+    let answer = patch(r#"{"paused":true}"#);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    for number in 0..20 {
+        send(&gateway, "a", number.to_string().as_bytes());
+    }
+    let other = send(&gateway, "b", b"1");
+    wait_for_status(&gateway, &other, "delivered");
+    assert!(receiver.received().iter().all(|r| r.group() == "b"), "a paused group was delivered");
+    let group = gateway.json("/api/v1/group?name=a");
+    assert_eq!((&group["state"], &group["queued"]), (&"paused".into(), &20.into()), "{group:#}");
+    assert_eq!(patch(r#"{"paused":false,"concurrency":3}"#).status, 200);
+    receiver.wait_until(|all| all.iter().filter(|r| r.group() == "a").count() == 20);
+    assert!(receiver.most_in_flight() <= 3, "{} at a time, the cap is 3", receiver.most_in_flight());
+    let first: Vec<_> = receiver.received().iter().filter(|r| r.group() == "a").map(|r| r.body.clone()).collect();
+    assert_eq!(first.first().map(Vec::as_slice), Some(b"0".as_slice()), "the lane's order is that of commits");
+
+    for (bad, why) in [(r#"{"weigth":2}"#, "weigth"), (r#"{"weight":-1}"#, "weight"), ("{", "JSON")] {
+        let refused = patch(bad);
+        assert_eq!(refused.status, 400, "{bad}");
+        assert!(refused.text().contains(why), "{bad}: {}", refused.text());
+    }
+    // It survives a restart.
+    let (_, dir) = gateway.stop();
+    let again = support::gateway(&yaml(&receiver, "  concurrency: 8")).again_in(dir).start();
+    assert_eq!(again.json("/api/v1/group?name=a")["concurrency"], 3);
+}
+
+#[test]
+fn kill_9_with_a_failing_upstream_delivers_everything_and_repeats_only_what_was_under_way() {
+    let rounds: usize = std::env::var("CRASH_ROUNDS").map_or(5, |text| text.parse().unwrap());
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let delivered: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+    let told = Arc::clone(&delivered);
+    let receiver = upstream(move |received| {
+        if counted.fetch_add(1, Ordering::SeqCst).is_multiple_of(5) {
+            return answer(500);
+        }
+        *told.lock().unwrap().entry(received.header("fairlane-event-id").unwrap().to_owned()).or_default() += 1;
+        answer(200).after(Duration::from_millis(2))
+    });
+    let slots = 8;
+    let yaml =
+        yaml(&receiver, &format!("  concurrency: {slots}\n  retry: {{ backoff: {{ initial: 10ms, max: 50ms }} }}"));
+    let mut accepted = Vec::new();
+    let mut dir = None;
+    for _ in 0..rounds {
+        let builder = gateway(&yaml);
+        let gateway = match dir.take() {
+            Some(dir) => builder.again_in(dir).start(),
+            None => builder.start(),
+        };
+        let mut client = gateway.client();
+        for number in 0..200 {
+            let response = client.send(&post("/any/x", b"{}").header("X-Key", format!("g{}", number % 7)));
+            assert_eq!(response.status, 200);
+            accepted.push(response.header("fairlane-event-id").unwrap().to_owned());
+        }
+        dir = Some(gateway.kill());
+    }
+    let gateway = gateway(&yaml).again_in(dir.unwrap()).start();
+    loop {
+        let delivered = delivered.lock().unwrap();
+        if accepted.iter().all(|id| delivered.contains_key(id)) {
+            break;
+        }
+        drop(delivered);
+        std::thread::yield_now();
+    }
+    while gateway.json("/api/v1/status")["backlog"]["events"] != 0 {
+        std::thread::yield_now();
+    }
+    let repeated: usize = delivered.lock().unwrap().values().map(|count| count - 1).sum();
+    println!("{} events, {rounds} kills, {repeated} delivered twice", accepted.len());
+    // In flight, or delivered with the settlement not durable: at most the slots, and what one batch settles.
+    assert!(repeated <= rounds * slots * 4, "{repeated} events were delivered twice");
+    assert_eq!(support::Client::to(gateway.admin).send(&get("/healthz")).status, 200);
+}
