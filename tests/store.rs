@@ -9,6 +9,8 @@ mod append;
 mod lists;
 #[path = "store/lockstep.rs"]
 mod lockstep;
+#[path = "store/power.rs"]
+mod power;
 #[path = "store/queues.rs"]
 mod queues;
 #[path = "store/settle.rs"]
@@ -17,6 +19,8 @@ mod settle;
 mod snapshot;
 #[path = "store/survival.rs"]
 mod survival;
+#[path = "store/trouble.rs"]
+mod trouble;
 #[path = "store/world.rs"]
 mod world;
 
@@ -101,6 +105,8 @@ contract!(memory: crate::world::InMemory);
 contract!(embedded: crate::world::OnDisk);
 // The same with tiny segments, and a checkpoint after nearly every batch.
 contract!(restless: crate::world::Restless);
+// And with nothing left but the log after each crash.
+contract!(forgetful: crate::world::Forgetful);
 
 /// The walk itself: two in-memory stores cannot differ, but every step of theirs is checked for answers that contradict
 /// one another.
@@ -117,4 +123,9 @@ fn the_embedded_store_lives_as_the_one_in_memory_does() {
 #[test]
 fn the_embedded_store_lives_so_with_many_checkpoints_and_segments_too() {
     lockstep::walk::<world::InMemory, world::Restless>();
+}
+
+#[test]
+fn the_embedded_store_lives_so_when_only_the_log_survives() {
+    lockstep::walk::<world::InMemory, world::Forgetful>();
 }

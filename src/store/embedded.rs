@@ -75,6 +75,8 @@ pub struct Options {
     pub entries_max: usize,
     /// How often the upkeep runs; `None`: only by [`Embedded::upkeep`].
     pub upkeep_every: Option<Duration>,
+    /// Changes that go into the index in one commit.
+    pub index_batch: usize,
     /// Commits to the index that are allowed before the checkpointer stops as if it had died; `None`: any number.
     pub index_commits: Option<Arc<AtomicI64>>,
 }
@@ -90,6 +92,7 @@ impl Default for Options {
             checkpoint_after: Duration::from_secs(10),
             entries_max: 200_000,
             upkeep_every: Some(Duration::from_secs(1)),
+            index_batch: 4_000,
             index_commits: None,
         }
     }

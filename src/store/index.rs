@@ -38,9 +38,6 @@ const JOURNAL_BYTES: u64 = 64 << 20;
 const CACHED_FILES: usize = 32;
 /// Blocks of the index in memory.
 const CACHE_BYTES: u64 = 32 << 20;
-/// Changes that are committed together.
-const BATCH: usize = 4_000;
-
 /// What bringing a checkpoint in did not finish with.
 #[derive(Debug)]
 pub(super) enum ApplyError {
@@ -52,6 +49,8 @@ pub(super) enum ApplyError {
 
 /// An open index.
 pub(super) struct Index {
+    /// Changes that are committed together.
+    batch: usize,
     db: Database,
     pending: Keyspace,
     buckets: RwLock<BTreeMap<Bucket, Keyspace>>,
@@ -94,11 +93,11 @@ impl Index {
     /// # Errors
     ///
     /// Whatever fjall says, in words: the caller builds the index anew.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        Self::try_open(path).map_err(|error| error.to_string())
+    pub(super) fn open(path: &Path, batch: usize) -> Result<Self, String> {
+        Self::try_open(path, batch).map_err(|error| error.to_string())
     }
 
-    fn try_open(path: &Path) -> Result<Self, fjall::Error> {
+    fn try_open(path: &Path, batch: usize) -> Result<Self, fjall::Error> {
         let db = Database::builder(path)
             .max_journaling_size(JOURNAL_BYTES)
             .max_cached_files(Some(CACHED_FILES))
@@ -113,7 +112,7 @@ impl Index {
                 buckets.insert(bucket, db.keyspace(&name, options)?);
             }
         }
-        Ok(Self { db, pending, buckets: RwLock::new(buckets), floors: Mutex::default() })
+        Ok(Self { batch, db, pending, buckets: RwLock::new(buckets), floors: Mutex::default() })
     }
 
     /// The checkpoint that was brought in last; 0 for a new index.
@@ -171,8 +170,7 @@ impl Index {
 
     /// The seqs under which an event id is known: one, or two while a requeue is on its way in.
     pub(super) fn seqs_of(&self, id: EventId) -> Result<Vec<Seq>, Error> {
-        let mut key = [b'i'; 17];
-        key.get_mut(1..).expect("sixteen bytes are left").copy_from_slice(&id.0);
+        let key = id_key(id);
         let mut seqs = Vec::new();
         let buckets = self.buckets.read();
         for keyspace in std::iter::once(&self.pending).chain(buckets.values().rev()) {
@@ -329,7 +327,7 @@ impl Index {
     fn apply_all(&self, number: u64, delta: &Delta, steps: &mut dyn FnMut() -> bool) -> Result<(), ApplyError> {
         let mut batch = Batch::new(self, steps);
         for entry in delta.rows.values() {
-            batch.entry(entry)?;
+            batch.entry(entry, delta)?;
         }
         for (lane, entry) in &delta.lanes {
             batch.lane(lane, &entry.counts)?;
@@ -423,7 +421,7 @@ impl<'a> Batch<'a> {
     }
 
     fn commit_when_large(&mut self) -> Result<(), ApplyError> {
-        if self.batch.len() >= BATCH { self.commit() } else { Ok(()) }
+        if self.batch.len() >= self.index.batch { self.commit() } else { Ok(()) }
     }
 
     fn keyspace(&mut self, bucket: Bucket) -> Result<Keyspace, ApplyError> {
@@ -435,7 +433,7 @@ impl<'a> Batch<'a> {
         Ok(keyspace)
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), ApplyError> {
+    fn entry(&mut self, entry: &Entry, delta: &Delta) -> Result<(), ApplyError> {
         let row = &entry.row;
         let now = (!entry.gone).then(|| Base::of(row));
         let pending = self.index.pending.clone();
@@ -452,7 +450,8 @@ impl<'a> Batch<'a> {
         if let Some(was) = entry.base
             && !stays
         {
-            self.remove(row, was)?;
+            let keep_id = entry.gone && self.has_other_seq(row, was, delta)?;
+            self.remove(row, was, keep_id)?;
         }
         if let Some(is) = now {
             self.put(row, is, stays)?;
@@ -460,7 +459,28 @@ impl<'a> Batch<'a> {
         self.commit_when_large()
     }
 
-    fn remove(&mut self, row: &Row, was: Base) -> Result<(), ApplyError> {
+    /// Whether the keyspace that an event leaves has, or is about to get, its id under another seq: it was requeued, and has
+    /// ended in the same bucket again. (One key must not be removed and inserted in one batch either.)
+    fn has_other_seq(&mut self, row: &Row, was: Base, delta: &Delta) -> Result<bool, ApplyError> {
+        let is_here = |other: &Entry| match was {
+            Base::Ended(bucket) => other.row.bucket == Some(bucket),
+            _ => other.row.bucket.is_none(),
+        };
+        let other = delta.ids.get(&row.id).filter(|seq| **seq != row.seq);
+        if other.and_then(|seq| delta.rows.get(&seq.0)).is_some_and(is_here) {
+            return Ok(true);
+        }
+        let keyspace = match was {
+            Base::Ended(bucket) => self.index.buckets.read().get(&bucket).cloned(),
+            _ => Some(self.index.pending.clone()),
+        };
+        let Some(keyspace) = keyspace else { return Ok(false) };
+        let value = keyspace.get(id_key(row.id)).map_err(|error| ApplyError::Index(error.to_string()))?;
+        let seq = value.map(|value| Reader::new(&value).number("a seq"));
+        Ok(seq.is_some_and(|seq| seq != Ok(row.seq.0)))
+    }
+
+    fn remove(&mut self, row: &Row, was: Base, keep_id: bool) -> Result<(), ApplyError> {
         let keyspace = match was {
             Base::Ended(bucket) => {
                 // Nothing is removed from a bucket that was dropped; making it again would leave it behind.
@@ -476,7 +496,8 @@ impl<'a> Batch<'a> {
                 pending
             }
         };
-        for (key, _) in common_keys(row) {
+        let skip = usize::from(keep_id);
+        for (key, _) in common_keys(row).skip(skip) {
             self.batch.remove(&keyspace, key);
         }
         self.batch.remove(&keyspace, seq_key(b'r', row.seq));
@@ -521,10 +542,13 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The keys that an event has in every keyspace, its row apart, with their values.
+fn id_key(id: EventId) -> [u8; 17] {
+    timed_key(b'i', id.0)
+}
+
+/// The keys that an event has in every keyspace, its row apart, with their values; that of its id first.
 fn common_keys(row: &Row) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    let mut id = vec![b'i'];
-    id.extend_from_slice(&row.id.0);
+    let id = id_key(row.id).to_vec();
     let mut seq = Vec::new();
     wire::put_number(&mut seq, row.seq.0);
     let group = hash_key(b'g', hash(row.lane.group.as_str().as_bytes()), row.seq.0).to_vec();

@@ -106,7 +106,10 @@ impl Delta {
 
     fn remove(&mut self, row: &Row) {
         let seq = row.seq.0;
-        self.ids.remove(&row.id);
+        // A requeued event has its id under another seq already.
+        if self.ids.get(&row.id) == Some(&row.seq) {
+            self.ids.remove(&row.id);
+        }
         self.received.remove(&(row.received, seq));
         self.open.remove(&seq);
         if let Some(due) = row.state.due {
@@ -423,7 +426,7 @@ impl State {
         let seqs: Vec<u64> = rows.map(|(&seq, _)| seq).collect();
         for seq in seqs {
             if let Some(entry) = self.active.rows.remove(&seq) {
-                self.active.ids.remove(&entry.row.id);
+                self.active.remove(&entry.row);
                 self.bury(entry.row, entry.base);
             }
         }

@@ -62,6 +62,9 @@ pub(crate) struct OnDisk(Opened);
 /// [`Embedded`] with segments of a few batches and checkpoints after a few events.
 pub(crate) struct Restless(Opened);
 
+/// [`Restless`], whose crash also takes everything but the log.
+pub(crate) struct Forgetful(Opened);
+
 struct Opened {
     dir: TempDir,
     clock: Arc<TestClock>,
@@ -115,16 +118,19 @@ impl Subject for OnDisk {
     }
 }
 
+fn restless() -> Options {
+    Options {
+        segment_bytes: 4096,
+        checkpoint_bytes: 2048,
+        checkpoint_entries: 5,
+        upkeep_every: Some(Duration::from_millis(10)),
+        ..Options::default()
+    }
+}
+
 impl Subject for Restless {
     async fn create(clock: Arc<TestClock>) -> Self {
-        let options = Options {
-            segment_bytes: 4096,
-            checkpoint_bytes: 2048,
-            checkpoint_entries: 5,
-            upkeep_every: Some(Duration::from_millis(10)),
-            ..Options::default()
-        };
-        Self(Opened::create(clock, options))
+        Self(Opened::create(clock, restless()))
     }
 
     fn store(&self) -> &dyn LaneStore {
@@ -137,6 +143,30 @@ impl Subject for Restless {
     }
 
     async fn crash(&mut self) {
+        self.0.open();
+    }
+}
+
+impl Subject for Forgetful {
+    async fn create(clock: Arc<TestClock>) -> Self {
+        Self(Opened::create(clock, restless()))
+    }
+
+    fn store(&self) -> &dyn LaneStore {
+        self.0.store()
+    }
+
+    async fn reopen(&mut self) {
+        self.0.store().close().await.unwrap();
+        self.0.open();
+    }
+
+    async fn crash(&mut self) {
+        self.0.store = None;
+        let data = self.0.dir.path().join("data");
+        std::fs::remove_dir_all(data.join("index")).unwrap();
+        // Before the first checkpoint there is none.
+        std::fs::remove_file(data.join("checkpoint")).ok();
         self.0.open();
     }
 }

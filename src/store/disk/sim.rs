@@ -59,6 +59,8 @@ struct Faults {
     syncs: Option<u64>,
     /// What [`Disk::free`] says.
     free: Option<u64>,
+    /// Changes (writes, syncs, names) that still happen before the power goes.
+    changes: Option<u64>,
 }
 
 impl Sim {
@@ -97,6 +99,18 @@ impl Sim {
     /// From now on this many syncs succeed; the next, and all after it, fail.
     pub fn set_syncs(&self, count: Option<u64>) {
         self.world.lock().faults.syncs = count;
+    }
+
+    /// From now on this many changes (writes, syncs, changes of names) happen; then the power is out, and every call fails.
+    /// [`Sim::cut`] gives what the next life finds.
+    pub fn set_life(&self, changes: Option<u64>) {
+        self.world.lock().faults.changes = changes;
+    }
+
+    /// Whether the power is out.
+    #[must_use]
+    pub fn is_out(&self) -> bool {
+        self.world.lock().dead
     }
 
     /// What [`Disk::free`] says from now on; `None`: the truth, or `u64::MAX` without a limit.
@@ -140,6 +154,19 @@ impl Sim {
         let files = world.files.iter().map(whole).collect();
         let next = World { files, seen: world.seen.clone(), durable: world.seen.clone(), ..World::default() };
         Self { world: Arc::new(Mutex::new(next)) }
+    }
+
+    /// As [`Sim::with`], for a call that changes something.
+    fn change<T>(&self, act: impl FnOnce(&mut World) -> io::Result<T>) -> io::Result<T> {
+        {
+            let mut world = self.world.lock();
+            match &mut world.faults.changes {
+                Some(0) => world.dead = true,
+                Some(left) => *left -= 1,
+                None => {}
+            }
+        }
+        self.with(act)
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut World) -> io::Result<T>) -> io::Result<T> {
@@ -257,7 +284,7 @@ impl Disk for Sim {
     }
 
     fn create(&self, path: &Path, size: u64) -> io::Result<Arc<dyn DiskFile>> {
-        let number = self.with(|world| {
+        let number = self.change(|world| {
             if world.seen.contains_key(path) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
@@ -290,7 +317,7 @@ impl Disk for Sim {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.with(|world| {
+        self.change(|world| {
             let number = world.seen.remove(from).ok_or(io::ErrorKind::NotFound)?;
             world.seen.insert(to.into(), number);
             world.renames.push(Rename::Moved(from.into(), to.into()));
@@ -299,7 +326,7 @@ impl Disk for Sim {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.with(|world| {
+        self.change(|world| {
             let number = world.seen.remove(path).ok_or(io::ErrorKind::NotFound)?;
             world.renames.push(Rename::Removed(path.into()));
             let size = world.content(number).seen.len() as u64;
@@ -312,7 +339,7 @@ impl Disk for Sim {
 
     /// Every test uses one directory or waits for all of them: the names of all become durable.
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
-        self.with(|world| {
+        self.change(|world| {
             world.renames.clear();
             world.durable = world.seen.clone();
             Ok(())
@@ -336,11 +363,11 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.sim.with(|world| world.write(self.number, bytes, offset))
+        self.sim.change(|world| world.write(self.number, bytes, offset))
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sim.with(|world| world.sync(self.number))
+        self.sim.change(|world| world.sync(self.number))
     }
 
     fn allocate(&self, size: u64) -> io::Result<()> {

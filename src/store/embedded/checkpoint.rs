@@ -170,6 +170,9 @@ fn decode(body: &[u8]) -> Result<(Checkpoint, Delta), Damaged> {
         delta.lanes.insert(lane, LaneEntry { counts, fresh: BTreeSet::new() });
     }
     for entry in reader.list("the rows", read_entry)? {
+        if !entry.gone {
+            delta.ids.insert(entry.row.id, entry.row.seq);
+        }
         if entry.row.is_pending() && !entry.gone {
             delta.received.insert((entry.row.received, entry.row.seq.0));
             delta.due.extend(entry.row.state.due.map(|due| (due, entry.row.seq.0)));

@@ -92,7 +92,10 @@ fn bring_in(core: &Core, job: &Job) -> Outcome {
 fn reopen_if_needed(core: &Core) -> Result<(), String> {
     let mut index = core.index.write();
     if index.is_none() {
-        *index = Some(Index::open(&core.index_dir).map_err(|error| format!("the index does not open again: {error}"))?);
+        *index = Some(
+            Index::open(&core.index_dir, core.options.index_batch)
+                .map_err(|error| format!("the index does not open again: {error}"))?,
+        );
         tracing::info!("the index is open again");
     }
     Ok(())

@@ -103,7 +103,7 @@ fn resume(
     if !index_dir.exists() {
         return anew("there is no index");
     }
-    let index = match Index::open(index_dir) {
+    let index = match Index::open(index_dir, options.index_batch) {
         Ok(index) => index,
         Err(error) => return anew(&format!("the index does not open: {error}")),
     };
@@ -137,7 +137,7 @@ fn begin_anew(files: &Files, index_dir: &Path, segments: &Segments, options: &Op
     if !segments.numbers().is_empty() {
         tracing::info!(segments = segments.numbers().len(), bytes = segments.bytes(), "reading the whole log");
     }
-    Index::open(index_dir)
+    Index::open(index_dir, options.index_batch)
         .map_err(|error| Error::Unavailable(format!("cannot make the index {}: {error}", index_dir.display())))
 }
 
@@ -194,8 +194,11 @@ fn step(core: &Core, record: Record, place: Place) -> Result<Option<Step>, Error
             core.learn_lane(&event.lane)?;
             copied(seq, was, &event, state, !notes.is_empty(), births, place, fetched)
         }
-        // An ended event that is gone may stay until its bucket goes; only a pending one would be delivered again.
-        Record::Gone { seq, births } => Step::Gone { seq, births, segment: place.segment, fetched: fetch(seq, false)? },
+        Record::Gone { seq, births } => {
+            // Nothing was born in a segment that is not there; most marks are about such by now.
+            let fetched = if births.iter().any(|&birth| core.segments.has(birth)) { fetch(seq, true)? } else { None };
+            Step::Gone { seq, births, segment: place.segment, fetched }
+        }
     }))
 }
 

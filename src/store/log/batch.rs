@@ -11,7 +11,7 @@
 //! | 24–31 | the batch's number, counted over all segments from 1 |
 //! | 32–39 | the last batch that was known to be durable when this one was written |
 //! | 40–47 | the next free seq after this batch |
-//! | 48– | the payload: frames of records |
+//! | 48– | the payload: frames of records, and a last byte [`END`] |
 //!
 //! Numbers are little-endian. Segment, offset and number stand under the checksum, so that neither old bytes nor bytes
 //! of another place pass for a batch. The checksum begins with the store's *salt*, so that nobody who only sends events can write
@@ -23,6 +23,9 @@ use std::ops::Range;
 pub(in crate::store) const HEADER_BYTES: usize = 48;
 /// Every batch begins at a multiple of this.
 pub(in crate::store) const ALIGN: u32 = 64;
+/// The last byte of every payload. It is not zero as the bytes behind the end of the log are, so a batch whose last bytes were never
+/// written does not pass for a whole one.
+pub(in crate::store) const END: u8 = 0xFF;
 const MARK: [u8; 4] = *b"FLB1";
 
 /// The numbers of a batch.

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::disk::DiskFile;
 use super::{Error, wire};
-use batch::{HEADER_BYTES, Header, align};
+use batch::{END, HEADER_BYTES, Header, align};
 pub(in crate::store) use segments::Segments;
 
 /// Where a record's frame stands.
@@ -117,6 +117,8 @@ pub(in crate::store) struct Log {
     head: Arc<dyn DiskFile>,
     head_size: u64,
     at: Cursor,
+    /// Bytes behind the end that a failed write may have left.
+    unclean: usize,
 }
 
 impl Log {
@@ -150,7 +152,7 @@ impl Log {
             Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(failed(error)),
             _ => {}
         }
-        Ok(Self { segments, reserve, segment_bytes, head, head_size, at })
+        Ok(Self { segments, reserve, segment_bytes, head, head_size, at, unclean: 0 })
     }
 
     /// Where the next batch goes.
@@ -162,7 +164,7 @@ impl Log {
     /// Whether a batch with this much payload fits the present segment.
     #[must_use]
     pub(in crate::store) fn fits(&self, payload: usize) -> bool {
-        u64::from(self.at.offset) + (HEADER_BYTES + payload) as u64 <= self.head_size
+        u64::from(self.at.offset) + (HEADER_BYTES + payload + 1) as u64 <= self.head_size
     }
 
     /// Goes on in the next segment, which will take a batch with `payload` bytes. With `spare` another one must exist
@@ -174,8 +176,9 @@ impl Log {
     pub(in crate::store) fn roll(&mut self, payload: usize, spare: bool) -> Result<(), WriteError> {
         // A segment that is left is durable, whatever `durability` says: only the last one can have an end that is torn.
         self.sync()?;
+        self.clean()?;
         let number = self.at.segment + 1;
-        let needed = align((HEADER_BYTES + payload) as u64);
+        let needed = align((HEADER_BYTES + payload + 1) as u64);
         let full = |error: io::Error| match error.kind() {
             io::ErrorKind::StorageFull => WriteError::Full(format!("no room for a log segment: {error}")),
             _ => WriteError::Broken(format!("cannot make a log segment: {error}")),
@@ -229,7 +232,14 @@ impl Log {
     /// # Errors
     ///
     /// After [`WriteError::Full`] the log is as it was.
-    pub(in crate::store) fn write(&mut self, bytes: &mut [u8], records: u32, next_seq: u64) -> Result<(), WriteError> {
+    pub(in crate::store) fn write(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        records: u32,
+        next_seq: u64,
+    ) -> Result<(), WriteError> {
+        self.clean()?;
+        bytes.push(END);
         let length = u32::try_from(bytes.len().saturating_sub(HEADER_BYTES))
             .map_err(|_| WriteError::Broken("a batch of more than 4 GiB".into()))?;
         let header = Header {
@@ -244,10 +254,11 @@ impl Log {
         header.seal(bytes, self.segments.salt);
         match self.head.write_at(bytes, u64::from(self.at.offset)) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::StorageFull || is_quota(&error) => {
-                // What was written of it has no valid checksum and is overwritten by the next batch; the zeros
-                // are for tidiness, so a failure here changes nothing.
-                drop(self.head.write_at(&[0; HEADER_BYTES], u64::from(self.at.offset)));
+            Err(error) if is_full(&error) => {
+                // What was written of it is not a batch, since its last byte was not. It goes all the same, before anything
+                // else is written; when that fails too, the next write begins with it.
+                self.unclean = bytes.len();
+                drop(self.clean());
                 return Err(WriteError::Full(format!("cannot write to the log: {error}")));
             }
             Err(error) => return Err(WriteError::Broken(format!("cannot write to the log: {error}"))),
@@ -257,6 +268,21 @@ impl Log {
         self.at.batch += 1;
         self.at.next_seq = next_seq;
         Ok(())
+    }
+
+    /// Zeros where a failed write was.
+    fn clean(&mut self) -> Result<(), WriteError> {
+        if self.unclean == 0 {
+            return Ok(());
+        }
+        match self.head.write_at(&vec![0; self.unclean], u64::from(self.at.offset)) {
+            Ok(()) => {
+                self.unclean = 0;
+                Ok(())
+            }
+            Err(error) if is_full(&error) => Err(WriteError::Full(format!("cannot write to the log: {error}"))),
+            Err(error) => Err(WriteError::Broken(format!("cannot write to the log: {error}"))),
+        }
     }
 
     /// Makes all that was written durable.
@@ -274,8 +300,8 @@ impl Log {
     }
 }
 
-fn is_quota(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::DQUOT.raw_os_error())
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull || error.raw_os_error() == Some(rustix::io::Errno::DQUOT.raw_os_error())
 }
 
 #[cfg(test)]

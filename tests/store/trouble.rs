@@ -1,0 +1,410 @@
+//! The embedded store in trouble: a full disk, a failed sync, damage, a lost or half-written index, a second process.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fairlane::clock::TestClock;
+use fairlane::event::{Event, Seq};
+use fairlane::store::disk::sim::Sim;
+use fairlane::store::doctor;
+use fairlane::store::embedded::{Embedded, Options};
+use fairlane::store::{Durability, Error, LaneStore, Refusal, Settlement, Status, Verdict};
+use tempfile::TempDir;
+
+use crate::power::{settings, tiny};
+use crate::snapshot::Snapshot;
+use crate::world::{START, event, everything, lane, note, run};
+
+/// A store on a simulated disk, its upkeep by hand.
+struct Site {
+    dir: TempDir,
+    clock: Arc<TestClock>,
+    disk: Sim,
+    made: u64,
+}
+
+impl Site {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { dir, clock: Arc::new(TestClock::at(START)), disk: Sim::new(), made: 0 }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn options(&self) -> Options {
+        Options { upkeep_every: None, ..tiny(&self.disk) }
+    }
+
+    fn open(&self) -> Embedded {
+        self.open_with(self.options()).unwrap()
+    }
+
+    fn open_with(&self, options: Options) -> Result<Embedded, Error> {
+        Embedded::open_with(settings(&self.path(), Durability::Fsync), Arc::clone(&self.clock) as _, options)
+    }
+
+    fn event(&mut self, group: &str, body: usize) -> Arc<Event> {
+        self.made += 1;
+        let plain = event(self.made, &lane(group), START);
+        Arc::new(Event { body: Bytes::from(vec![b'x'; body]), ..plain })
+    }
+
+    async fn append(&mut self, store: &Embedded, group: &str, count: usize) -> Vec<Seq> {
+        let mut seqs = Vec::new();
+        for _ in 0..count {
+            let event = self.event(group, 300);
+            seqs.push(store.append(vec![event]).await.unwrap());
+        }
+        seqs
+    }
+
+    fn settlements(&self, seqs: &[Seq], verdict: &Verdict) -> Vec<Settlement> {
+        use fairlane::clock::Clock as _;
+        let at = self.clock.now().wall;
+        let one = |&seq| Settlement { seq, at, verdict: verdict.clone(), attempt: verdict.ends().then(|| note(1, at)) };
+        seqs.iter().map(one).collect()
+    }
+
+    async fn settle(&self, store: &Embedded, seqs: &[Seq], verdict: Verdict) {
+        assert_eq!(store.settle(self.settlements(seqs, &verdict)).await, Ok(0), "{verdict:?}");
+    }
+
+    fn forget_all_but_the_log(&self) {
+        std::fs::remove_dir_all(self.path().join("index")).unwrap();
+        self.disk.damage(&self.path().join("checkpoint"), Vec::clear);
+    }
+
+    fn segment(&self, number: u32) -> PathBuf {
+        self.path().join(format!("log/{number:08}.seg"))
+    }
+}
+
+/// A life with all kinds of events in it.
+async fn populate(site: &mut Site, store: &Embedded) {
+    let seqs = site.append(store, "a", 12).await;
+    site.append(store, "b", 3).await;
+    site.settle(store, &seqs[..8], Verdict::Begun).await;
+    site.settle(store, &seqs[..4], Verdict::Delivered).await;
+    site.settle(store, &seqs[4..6], Verdict::Dead("no".into())).await;
+    site.settle(store, &seqs[6..7], Verdict::RetryAt(START.plus(Duration::from_secs(5)))).await;
+    site.settle(store, &seqs[..2], Verdict::Requeued).await;
+}
+
+#[test]
+fn a_checkpoint_that_stops_at_any_commit_changes_no_answer() {
+    for commits in 0..12 {
+        run(async {
+            let mut site = Site::new();
+            let left = Arc::new(AtomicI64::new(commits));
+            let options = Options { index_commits: Some(left), index_batch: 7, ..site.options() };
+            let store = site.open_with(options).unwrap();
+            populate(&mut site, &store).await;
+            let before = Snapshot::take(&store, 50).await;
+            drop(store);
+            // The next process takes the checkpoint in again, and dies in it too.
+            let left = Arc::new(AtomicI64::new(commits / 2));
+            drop(site.open_with(Options { index_commits: Some(left), index_batch: 5, ..site.options() }));
+            let store = site.open();
+            before.assert_same(&Snapshot::take(&store, 50).await, &format!("after {commits} commits"));
+            store.checkpoint().unwrap();
+            before.assert_same(&Snapshot::take(&store, 50).await, &format!("after {commits} commits, checkpointed"));
+        });
+    }
+}
+
+#[test]
+fn an_index_that_is_lost_damaged_or_older_is_built_again() {
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 3] = [
+        ("deleted", |index| std::fs::remove_dir_all(index).unwrap()),
+        ("emptied files", |index| each_file(index, &|file| std::fs::write(file, []).unwrap())),
+        ("flipped bytes", |index| {
+            each_file(index, &|file| {
+                let mut bytes = std::fs::read(file).unwrap();
+                bytes.iter_mut().step_by(97).for_each(|byte| *byte ^= 0x55);
+                std::fs::write(file, bytes).unwrap();
+            });
+        }),
+    ];
+    for (name, damage) in damages {
+        run(async {
+            let mut site = Site::new();
+            let store = site.open();
+            populate(&mut site, &store).await;
+            let before = Snapshot::take(&store, 50).await;
+            store.close().await.unwrap();
+            drop(store);
+            damage(&site.path().join("index"));
+            let store = site.open();
+            before.assert_same(&Snapshot::take(&store, 50).await, name);
+        });
+    }
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        populate(&mut site, &store).await;
+        store.close().await.unwrap();
+        drop(store);
+        let (index, older) = (site.path().join("index"), site.dir.path().join("older"));
+        copy_dir(&index, &older);
+        let store = site.open();
+        populate(&mut site, &store).await;
+        let before = Snapshot::take(&store, 50).await;
+        store.close().await.unwrap();
+        drop(store);
+        std::fs::remove_dir_all(&index).unwrap();
+        std::fs::rename(&older, &index).unwrap();
+        before.assert_same(&Snapshot::take(&site.open(), 50).await, "an older index");
+    });
+}
+
+fn each_file(dir: &Path, act: &dyn Fn(&Path)) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { each_file(&path, act) } else { act(&path) }
+    }
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_dir(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_an_error_with_its_place_and_the_doctor_finds_it() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        populate(&mut site, &store).await;
+        drop(store);
+        let report = doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap();
+        assert!(report.is_healthy(), "{:?}", report.damage);
+        assert_eq!(report.accepted, 15);
+        site.disk.damage(&site.segment(1), |bytes| bytes[100] ^= 1);
+        let report = doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap();
+        assert_eq!(report.damage.len(), 1, "{report:?}");
+        assert_eq!(report.damage[0].offset, 0);
+        site.forget_all_but_the_log();
+        match site.open_with(site.options()) {
+            Err(Error::Corrupt(what)) => assert!(what.contains("00000001.seg at offset 0"), "{what}"),
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("damage was skipped silently"),
+        }
+    });
+}
+
+#[test]
+fn a_failed_sync_ends_all_writing_and_tells_why() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        let seqs = site.append(&store, "a", 2).await;
+        site.disk.set_syncs(Some(0));
+        let event = site.event("a", 10);
+        assert!(matches!(store.append(vec![event.clone()]).await, Err(Error::Poisoned(_))));
+        assert!(store.poisoned().await.contains("fdatasync failed"));
+        site.disk.set_syncs(None);
+        assert!(
+            matches!(store.append(vec![event]).await, Err(Error::Poisoned(_))),
+            "not even when it would work again"
+        );
+        let settle = store.settle(site.settlements(&seqs, &Verdict::Delivered)).await;
+        assert!(matches!(settle, Err(Error::Poisoned(_))));
+        assert_eq!(store.admits(&lane("a").group), Err(Refusal::Unavailable));
+        assert!(store.read(seqs).await.unwrap().iter().all(Option::is_some), "reads go on");
+    });
+}
+
+#[test]
+fn a_full_disk_refuses_events_takes_settlements_and_is_left_without_a_restart() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        let seqs = site.append(&store, "a", 8).await;
+        site.disk.set_space(Some(0));
+        let mut refused = 0;
+        for _ in 0..20 {
+            let event = site.event("a", 300);
+            match store.append(vec![event]).await {
+                Ok(_) => assert_eq!(refused, 0, "room does not come back by itself"),
+                Err(Error::Full(_)) => refused += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(refused > 5);
+        site.settle(&store, &seqs, Verdict::Delivered).await;
+        let full = Snapshot::take(&store, 50).await;
+        site.disk.set_space(None);
+        let more = site.append(&store, "a", 12).await;
+        assert_eq!(more[0].0, full.records[0].seq.0 + 1, "a refused event takes no seq");
+        let before = Snapshot::take(&store, 50).await;
+        drop(store);
+        site.forget_all_but_the_log();
+        before.assert_same(&Snapshot::take(&site.open(), 50).await, "from the log alone");
+    });
+}
+
+#[test]
+fn a_write_that_stops_in_its_middle_leaves_nothing() {
+    for fit in (0..400).step_by(23) {
+        run(async {
+            let mut site = Site::new();
+            let store = site.open();
+            site.append(&store, "a", 2).await;
+            let before = Snapshot::take(&store, 50).await;
+            site.disk.set_writes(Some(fit));
+            let event = site.event("a", 300);
+            assert!(matches!(store.append(vec![event]).await, Err(Error::Full(_))), "{fit} bytes fit");
+            before.assert_same(&Snapshot::take(&store, 50).await, "nothing is left behind");
+            let disk = site.disk.copy();
+            site.disk.set_writes(None);
+            site.append(&store, "a", 1).await;
+            drop(store);
+            site.disk = disk;
+            before.assert_same(&Snapshot::take(&site.open(), 50).await, "nor found after a crash");
+        });
+    }
+}
+
+#[test]
+fn segments_go_when_nothing_in_them_is_needed_and_nothing_comes_back() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        let keep = site.append(&store, "kept", 1).await;
+        let mut seqs: Vec<Vec<Seq>> = Vec::new();
+        for _ in 0..6 {
+            let batch = site.append(&store, "a", 10).await;
+            // Settled in later segments than they were accepted in.
+            if let Some(before) = seqs.last().cloned() {
+                site.settle(&store, &before, Verdict::Delivered).await;
+            }
+            seqs.push(batch);
+        }
+        site.settle(&store, &seqs[5], Verdict::Delivered).await;
+        let many = store.segments().len();
+        assert!(many > 6, "{many}");
+        site.clock.advance(Duration::from_secs(9 * 86_400));
+        for _ in 0..4 {
+            store.upkeep().unwrap();
+        }
+        let left = store.segments();
+        assert!(left.len() < 6, "{left:?} of {many}");
+        assert!(!left.contains(&1), "the pending event of the first segment was copied forward: {left:?}");
+        assert!(store.read(keep.clone()).await.unwrap()[0].is_some());
+        let before = Snapshot::take(&store, 50).await;
+        assert_eq!(before.records.len(), 1);
+        drop(store);
+        site.forget_all_but_the_log();
+        let store = site.open();
+        before.assert_same(&Snapshot::take(&store, 50).await, "from the log alone");
+        assert_eq!(store.load(lane("a"), Seq(0), 100).await.unwrap(), [], "nothing is delivered again");
+        let next = site.append(&store, "a", 1).await;
+        assert!(next[0] > seqs[5][9], "no seq is given twice");
+    });
+}
+
+#[test]
+fn the_marks_give_up_history_then_refuse_the_largest_groups_then_everybody() {
+    run(async {
+        let mut site = Site::new();
+        let settings =
+            fairlane::store::embedded::Settings { min_free: 1_000_000, ..settings(&site.path(), Durability::Fsync) };
+        let store = Embedded::open_with(settings, Arc::clone(&site.clock) as _, site.options()).unwrap();
+        let old = site.append(&store, "old", 4).await;
+        site.settle(&store, &old, Verdict::Delivered).await;
+        site.clock.advance(Duration::from_secs(86_400));
+        site.append(&store, "large", 9).await;
+        site.append(&store, "small", 1).await;
+        let (large, small) = (lane("large").group, lane("small").group);
+        let admits = |store: &Embedded| (store.admits(&large), store.admits(&small));
+        let delivered = || fairlane::store::Query { status: vec![Status::Delivered], ..everything(10) };
+
+        site.disk.set_free(Some(2_500_000));
+        store.upkeep().unwrap();
+        assert_eq!(admits(&store), (Ok(()), Ok(())));
+        assert_eq!(store.list(delivered()).await.unwrap().records.len(), 4);
+
+        site.disk.set_free(Some(1_900_000));
+        store.upkeep().unwrap();
+        assert_eq!(admits(&store), (Ok(()), Ok(())));
+        store.checkpoint().unwrap();
+        store.upkeep().unwrap();
+        assert_eq!(store.usage().history, 0, "the oldest delivered history goes first");
+
+        site.disk.set_free(Some(1_400_000));
+        store.upkeep().unwrap();
+        assert_eq!(admits(&store), (Err(Refusal::GroupTooLarge), Ok(())));
+        assert!(store.append(vec![site.event("small", 10)]).await.is_ok());
+
+        site.disk.set_free(Some(900_000));
+        store.upkeep().unwrap();
+        assert_eq!(admits(&store), (Err(Refusal::Full), Err(Refusal::Full)));
+        assert!(matches!(store.append(vec![site.event("small", 10)]).await, Err(Error::Full(_))));
+        let waiting = store.load(lane("large"), Seq(0), 1).await.unwrap()[0].seq;
+        site.settle(&store, &[waiting], Verdict::Delivered).await;
+
+        site.disk.set_free(Some(5_000_000));
+        store.upkeep().unwrap();
+        assert_eq!(admits(&store), (Ok(()), Ok(())));
+        assert!(store.append(vec![site.event("small", 10)]).await.is_ok());
+    });
+}
+
+#[test]
+fn a_second_process_and_a_directory_of_others_are_refused() {
+    run(async {
+        let site = Site::new();
+        let store = site.open();
+        match site.open_with(site.options()) {
+            Err(Error::Locked(what)) => assert!(what.contains(&format!("process {}", std::process::id())), "{what}"),
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("two at once"),
+        }
+        store.close().await.unwrap();
+        drop(site.open());
+
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("thesis.tex"), "no").unwrap();
+        let opened = Embedded::open_with(
+            settings(other.path(), Durability::Fsync),
+            Arc::clone(&site.clock) as _,
+            site.options(),
+        );
+        match opened {
+            Err(Error::Unavailable(what)) => assert!(what.contains("thesis.tex"), "{what}"),
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("somebody else's directory was taken over"),
+        }
+    });
+}
+
+#[test]
+fn what_is_stored_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    run(async {
+        let site = Site::new();
+        let options = Options { upkeep_every: None, segment_bytes: 4096, ..Options::default() };
+        let store = site.open_with(options).unwrap();
+        store.checkpoint().ok();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&site.path()), 0o700);
+        for name in ["FORMAT", "lock", "log/00000001.seg"] {
+            assert_eq!(mode(&site.path().join(name)), 0o600, "{name}");
+        }
+        assert_eq!(mode(&site.path().join("log")), 0o700);
+    });
+}
