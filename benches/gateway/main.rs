@@ -11,10 +11,12 @@ mod load;
 mod report;
 mod server;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 use load::Post;
 use server::{Kind, Server};
@@ -36,22 +38,50 @@ fn main() -> anyhow::Result<()> {
     let mut results = report::Results::new(disk);
     for round in 1..=plan.rounds {
         for kind in &plan.kinds {
-            let at = folder.path().join(format!("{}-{round}", kind.name()));
-            std::fs::create_dir(&at)?;
-            let server = Server::start(*kind, &at).with_context(|| format!("{} did not start", kind.name()))?;
-            runtime.block_on(load::wait_until_answered(server.address(), &post))?;
-            load::saturate(&server, &post, &at, WARM_UP.as_secs())?;
+            let name = kind.name();
+            let server = Fresh::start(*kind, folder.path().join(format!("{name}-{round}-full")), &runtime, &post)?;
+            load::saturate(&server.server, &post, &server.folder, WARM_UP.as_secs())?;
+            let full = load::saturate(&server.server, &post, &server.folder, plan.seconds)?;
+            server.end()?;
 
-            let full = load::saturate(&server, &post, &at, plan.seconds)?;
-            results.add(*kind, report::Load::Full, full.clone());
-            let half = load::pace(&server, &post, full.per_second() / 2.0, Duration::from_secs(plan.seconds));
-            results.add(*kind, report::Load::Half, runtime.block_on(half)?);
-            server.stop()?;
-            std::fs::remove_dir_all(&at)?;
+            // On a server of its own: what the one before still has to tidy up is not this load's.
+            let half = full.per_second() / 2.0;
+            let server = Fresh::start(*kind, folder.path().join(format!("{name}-{round}-half")), &runtime, &post)?;
+            let paced = async {
+                load::pace(&server.server, &post, half, WARM_UP).await?;
+                load::pace(&server.server, &post, half, Duration::from_secs(plan.seconds)).await
+            };
+            let paced = runtime.block_on(paced)?;
+            server.end()?;
+            results.add(*kind, report::Load::Full, full);
+            results.add(*kind, report::Load::Half, paced);
         }
     }
     results.print(&mut std::io::stdout().lock())?;
     Ok(())
+}
+
+/// A server that has stored nothing yet, with its folder.
+struct Fresh {
+    server: Server,
+    folder: PathBuf,
+}
+
+impl Fresh {
+    /// Starts one and waits until it answers.
+    fn start(kind: Kind, folder: PathBuf, runtime: &Runtime, post: &Post) -> anyhow::Result<Self> {
+        std::fs::create_dir(&folder)?;
+        let server = Server::start(kind, &folder).with_context(|| format!("{} did not start", kind.name()))?;
+        runtime.block_on(load::wait_until_answered(server.address(), post))?;
+        Ok(Self { server, folder })
+    }
+
+    /// Ends it in order and takes its files away: gigabytes would gather over the rounds.
+    fn end(self) -> anyhow::Result<()> {
+        self.server.stop()?;
+        std::fs::remove_dir_all(&self.folder)?;
+        Ok(())
+    }
 }
 
 /// What is to be measured.
