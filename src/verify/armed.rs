@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::inside::Proof;
 use super::judge::When;
 use super::mac::{Hash, Key, Mac, Tag};
 use super::public::PublicKey;
-use super::scheme::{Alg, Basic, Scheme};
+use super::scheme::{Alg, Basic, Carrier, Scheme};
 use super::spec::{SecretSpec, SpecError};
 use crate::event::{Secret, Wall};
 
@@ -14,6 +15,8 @@ pub(super) struct Armed {
     pub(super) value: Secret,
     until: Option<Wall>,
     pub(super) label: Arc<str>,
+    /// Its place in the configuration.
+    pub(super) index: usize,
     key: Armament,
 }
 
@@ -21,6 +24,8 @@ pub(super) struct Armed {
 pub(super) enum Armament {
     /// Nothing: its text is compared.
     Text,
+    /// There is none in this place.
+    Absent,
     /// An HMAC's scheduled key.
     Hmac(Box<Key>),
     /// The hash of a text that contains it.
@@ -33,6 +38,7 @@ impl Armed {
     /// Whether it is tried.
     pub(super) fn in_use(&self, when: When) -> bool {
         match (self.until, when) {
+            _ if matches!(self.key, Armament::Absent) => false,
             (Some(until), When::At(now)) => now < until,
             (None, _) | (_, When::AnyAge | When::Opaque) => true,
         }
@@ -43,7 +49,7 @@ impl Armed {
         match &self.key {
             Armament::Hmac(key) => Some(key.start()),
             Armament::Digest(hash) => Some(Mac::plain(*hash)),
-            Armament::Text | Armament::Public(_) => None,
+            Armament::Text | Armament::Absent | Armament::Public(_) => None,
         }
     }
 
@@ -79,21 +85,32 @@ pub(super) fn arm(name: &str, scheme: &Scheme, secrets: Vec<SecretSpec>) -> Resu
         (_, false) => {}
     }
     let arm_one = |(index, secret): (usize, SecretSpec)| {
-        let key = armament(scheme, secret.value.expose()).map_err(|expected| SpecError::SecretForm {
+        let key = armament(scheme, index, secret.value.expose()).map_err(|expected| SpecError::SecretForm {
             index,
             scheme: name.to_owned(),
             expected,
         })?;
         let label = format!("{name} secret={index}").into();
-        Ok(Armed { value: secret.value, until: secret.until, label, key })
+        Ok(Armed { value: secret.value, until: secret.until, label, index, key })
     };
-    secrets.into_iter().enumerate().map(arm_one).collect()
+    let armed: Vec<_> = secrets.into_iter().enumerate().map(arm_one).collect::<Result<_, _>>()?;
+    match armed.iter().all(|armed| matches!(armed.key, Armament::Absent)) {
+        true => Err(SpecError::NoSecret { scheme: name.to_owned() }),
+        false => Ok(armed),
+    }
 }
 
 /// What `scheme` makes of a secret's text; else what the text should be.
-fn armament(scheme: &Scheme, text: &[u8]) -> Result<Armament, &'static str> {
-    if text.is_empty() {
-        return Err("text that is not empty");
+fn armament(scheme: &Scheme, index: usize, text: &[u8]) -> Result<Armament, &'static str> {
+    match scheme {
+        Scheme::Signed(signed) if let Carrier::Own(headers) = &signed.carrier => match headers.len() {
+            most if index >= most => return Err("no further secret: each one has a header of its own"),
+            // Which place a key stands in says which header it belongs to, so a place may be empty.
+            _ if text.is_empty() => return Ok(Armament::Absent),
+            _ => {}
+        },
+        _ if text.is_empty() => return Err("text that is not empty"),
+        _ => {}
     }
     match scheme {
         Scheme::Signed(signed) => {
@@ -104,6 +121,13 @@ fn armament(scheme: &Scheme, text: &[u8]) -> Result<Armament, &'static str> {
                 Alg::Public(alg) => {
                     PublicKey::read(alg, &key).map(Box::new).map(Armament::Public).ok_or_else(|| alg.looks_like())
                 }
+            }
+        }
+        Scheme::Inside(inside) => {
+            let key = inside.key.key(text).ok_or_else(|| inside.key.looks_like())?;
+            match inside.proof {
+                Proof::Hmac(hash, _) => Ok(hmac(Key::new(hash, &key))),
+                Proof::Equal => Ok(Armament::Text),
             }
         }
         Scheme::Form(form) => Ok(hmac(Key::new(form.hash, text))),

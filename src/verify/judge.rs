@@ -12,12 +12,13 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Method};
 
 use super::armed::{Armed, arm, is_among};
+use super::canonical;
 use super::encoding::Enc;
 use super::found::{Found, one, present};
 use super::mac;
 use super::preset::{self, Preset};
 use super::reject::{Rejection, shown, shown_url};
-use super::scheme::{Alg, Basic, Before, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
+use super::scheme::{Alg, Basic, Before, Carrier, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
 use super::spec::{Choice, Spec, SpecError, base_url};
 use super::template::{Parts, Piece};
 use super::time;
@@ -137,6 +138,7 @@ impl Verifier {
             Scheme::Signed(signed) => self.signed(signed, request, when),
             Scheme::Form(form) => self.form(form, request, when),
             Scheme::Posted(posted) => self.posted(posted, request, when),
+            Scheme::Inside(inside) => self.inside(inside, request, when),
         }
     }
 
@@ -199,9 +201,15 @@ impl Verifier {
     }
 
     fn signed(&self, signed: &Signed, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {
+        signed.check_fixed(request.headers)?;
         let found = Found::find(signed, request.headers)?;
         let (time_text, sent_ms) = self.time_outside_body(signed, &found, request.headers, when)?;
-        let url = if signed.template.uses(&Piece::Url) { Some(self.url(request)?) } else { None };
+        let url = match signed.template.uses(&Piece::Url) {
+            true => Some(self.url(request)?),
+            false => None,
+        };
+        let target = canonical::target(self.public_url.as_deref(), request.target, &signed.template);
+        let listed = canonical::listed(signed, request.headers)?;
         let parts = Parts {
             body: request.body,
             time: time_text,
@@ -213,16 +221,27 @@ impl Verifier {
                 .headers()
                 .map(|name| one(request.headers, std::slice::from_ref(name), "a part of the signed text"))
                 .collect::<Result<_, _>>()?,
+            target: &target,
+            listed: &listed,
         };
-        let claimed: Vec<_> = found.signatures.iter().filter_map(|text| signed.enc.decode(text)).collect();
-        if claimed.is_empty() {
+        let own = matches!(signed.carrier, Carrier::Own(_));
+        let decoded = found.signatures.iter().map(|text| signed.enc.decode(text));
+        // Where each belongs to a secret, what cannot be read keeps its place; no hash is empty.
+        let claimed: Vec<_> = match own {
+            true => decoded.map(Option::unwrap_or_default).collect(),
+            false => decoded.flatten().collect(),
+        };
+        if claimed.iter().all(Vec::is_empty) {
             return Err(Rejection::malformed(&found.header, format!("its signature is not {}", signed.enc.name())));
         }
         let matched = match signed.alg {
             Alg::Hmac(_) | Alg::Digest(_) => self.first_match(when, |armed| {
                 let Some(mut mac) = armed.start() else { return false };
                 signed.template.feed(&parts, armed.value.expose(), &mut mac);
-                is_among(&mac.finish(), &claimed)
+                match own {
+                    true => claimed.get(armed.index).is_some_and(|claimed| mac.finish().matches(claimed)),
+                    false => is_among(&mac.finish(), &claimed),
+                }
             })?,
             Alg::Public(_) if claimed.len() > PUBLIC_TRIED_MAX => {
                 return Err(Rejection::malformed(&found.header, format!("more than {PUBLIC_TRIED_MAX} signatures")));
@@ -281,7 +300,15 @@ impl Verifier {
             }
             _ => sent_ms,
         };
-        let (Some(sent_ms), When::At(now)) = (sent_ms, when) else { return Ok(verified) };
+        match sent_ms {
+            Some(sent_ms) => self.in_window(sent_ms, when, verified),
+            None => Ok(verified),
+        }
+    }
+
+    /// Whether a time, whose signature was right, is near enough.
+    pub(super) fn in_window(&self, sent_ms: i64, when: When, verified: Verified) -> Result<Verified, Rejection> {
+        let When::At(now) = when else { return Ok(verified) };
         time::within(self.window, sent_ms, now)?;
         let skew_s = sent_ms.saturating_sub(time::wall_ms(now)) / 1_000;
         Ok(Verified { skew_s: Some(skew_s), ..verified })
@@ -324,6 +351,19 @@ impl fmt::Debug for Verifier {
             .field("public_url", &self.public_url)
             .field("enforce", &self.enforce)
             .finish_non_exhaustive()
+    }
+}
+
+impl Signed {
+    /// Whether the headers that must say one thing say it.
+    fn check_fixed(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+        for (name, wanted) in &self.fixed {
+            let found = one(headers, std::slice::from_ref(name), "how the signature is made")?;
+            if found != wanted.as_bytes() {
+                return Err(Rejection::malformed(name, format!("it must be {wanted}; found: {}", shown(found))));
+            }
+        }
+        Ok(())
     }
 }
 

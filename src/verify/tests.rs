@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::encoding::KeyForm;
 use super::generic::{Future, GenericSpec, HmacSpec, PlaceSpec, TimestampSpec};
+use super::inside::{Each, Inside, Proof};
 use super::public::PublicAlg;
 use super::scheme::{Alg, Place, Scheme};
 use super::*;
@@ -295,6 +296,62 @@ fn a_form_is_signed_with_its_address_and_its_decoded_fields() {
 }
 
 #[test]
+fn a_place_among_keys_may_be_empty_where_each_has_its_header() {
+    let lines = |verifier: &Verifier| sign(verifier, b"{}");
+    let second = Verifier::new(provider("box", &["", "b"])).unwrap();
+    let headers = lines(&second);
+    assert!(headers.contains_key("box-signature-secondary") && !headers.contains_key("box-signature-primary"));
+    assert_eq!(second.judge(&request(&headers, b"{}"), NOW).unwrap().secret, Some(1));
+    let swapped = Verifier::new(provider("box", &["b", ""])).unwrap();
+    assert_eq!(swapped.judge(&request(&headers, b"{}"), NOW).unwrap_err().reason(), "bad_signature");
+    assert_eq!(Verifier::new(provider("box", &["", ""])).unwrap_err(), SpecError::NoSecret { scheme: "box".into() });
+    assert!(Verifier::new(provider("box", &["a", "b", "c"])).unwrap_err().to_string().contains("no further secret"));
+}
+
+#[test]
+fn every_item_of_a_body_must_be_right() {
+    let graph = Verifier::new(provider("microsoft-graph", &["old", "state"])).unwrap();
+    let judged = |body: &str| {
+        graph.judge(&request(&HeaderMap::new(), body.as_bytes()), NOW).map(|ok| ok.secret).map_err(|no| no.to_string())
+    };
+    assert_eq!(judged(r#"{"value":[{"clientState":"state"},{"clientState":"old"}]}"#), Ok(Some(1)));
+    let told = judged(r#"{"value":[{"clientState":"state"},{"clientState":"stat"}]}"#).unwrap_err();
+    assert!(told.starts_with("the signature in value.1.clientState was not made with any of the 2"), "{told}");
+    for (body, words) in [
+        (r#"{"value":[{"clientState":"state"},{}]}"#, "nothing stands at value.1.clientState, which carries"),
+        (r#"{"value":[{"clientState":{"state":1}}]}"#, "what stands at value.0.clientState is no single value"),
+        (r#"{"value":[]}"#, "it holds no signed item"),
+        (r#"{"value":{}}"#, "is no list of at most 1000 items"),
+        ("{}", "nothing stands at value"),
+        ("", "it is not a JSON document"),
+    ] {
+        let told = judged(body).unwrap_err();
+        assert!(told.contains(words), "{body}: {told}");
+    }
+    let outgoing = Outgoing { method: &POST, url: "", body: br#"{"value":[{"clientState":"x"}]}"#, now: NOW, id: "" };
+    let told = graph.sign(&outgoing, &mut HeaderMap::new()).unwrap_err().to_string();
+    assert_eq!(told, "this cannot be signed: the body must hold the secret at value.0.clientState");
+}
+
+#[test]
+fn a_list_of_signed_headers_must_hold_what_is_relied_on() {
+    let verifier = Verifier::new(provider("contentful", &["s"])).unwrap();
+    let good = sign(&verifier, b"{}");
+    let list = HeaderName::from_static("x-contentful-signed-headers");
+    assert_eq!(good[&list], "x-contentful-timestamp,x-contentful-signed-headers");
+    let with = |value: &str| {
+        let mut lines = good.clone();
+        lines.insert(list.clone(), HeaderValue::from_str(value).unwrap());
+        verifier.judge(&request(&lines, b"{}"), NOW).unwrap_err().to_string()
+    };
+    assert!(with("x-contentful-signed-headers").contains("does not list x-contentful-timestamp"));
+    assert!(with("x-contentful-timestamp").contains("does not list x-contentful-signed-headers"));
+    assert!(with("x-contentful-timestamp,a b").contains("not a header's name"));
+    assert!(with(&"x,".repeat(65)).contains("more than 64 names"));
+    assert!(with("x-contentful-timestamp,x-contentful-signed-headers,x").contains("header x is missing"));
+}
+
+#[test]
 fn nothing_that_is_printed_holds_a_secret() {
     let secret = "s3cr3t-value";
     let spec = provider("stripe", &[secret]);
@@ -335,7 +392,7 @@ fn secret_for(scheme: &Scheme) -> &'static str {
             (Alg::Hmac(_) | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
         },
         Scheme::Posted(_) => "public:private",
-        Scheme::None | Scheme::Token(_) | Scheme::Form(_) => "00112233445566778899aabbccddeeff",
+        Scheme::None | Scheme::Token(_) | Scheme::Form(_) | Scheme::Inside(_) => "00112233445566778899aabbccddeeff",
     }
 }
 
@@ -348,6 +405,7 @@ fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
     match scheme {
         Scheme::Form(_) => format!("b={plain}&a=x{plain}").into_bytes(),
         Scheme::Posted(posted) => format!("{}={PLACE}&{}=x{plain}", posted.signature, posted.payload).into_bytes(),
+        Scheme::Inside(inside) => inside_body(inside, &plain),
         Scheme::Signed(_) | Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => {
             match scheme.time().map(|time| (&time.place, time.unit)) {
                 Some((Place::Body(path), unit)) => {
@@ -358,6 +416,31 @@ fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
             }
         }
     }
+}
+
+/// A body whose items hold a signature, and `rest` in every signed member but the time.
+fn inside_body(inside: &Inside, rest: &str) -> Vec<u8> {
+    let mut item = serde_json::json!({});
+    let mut put = |path: &[&str], text: &str| {
+        let (last, outer) = path.split_last().unwrap();
+        let at = outer.iter().fold(&mut item, |at, name| &mut at[*name]);
+        at[*last] = text.into();
+    };
+    for path in inside.text {
+        put(path, rest);
+    }
+    let equal = inside.proof == Proof::Equal;
+    put(inside.signature, if equal { "00112233445566778899aabbccddeeff" } else { PLACE });
+    if let Some(Place::Body(path)) = inside.time.as_ref().map(|time| &time.place) {
+        let path: Vec<&str> = path.iter().map(|name| &**name).collect();
+        put(&path, &inside.time.as_ref().unwrap().unit.write(NOW));
+    }
+    let whole = match inside.each {
+        None => item,
+        Some(Each { list, envelope: Some(envelope) }) => serde_json::json!({ list: [{ envelope: item }] }),
+        Some(Each { list, envelope: None }) => serde_json::json!({ list: [item] }),
+    };
+    whole.to_string().into_bytes()
 }
 
 /// A whole request that `verifier` signs at [`NOW`], wherever its signature stands.
@@ -379,7 +462,7 @@ fn signed(verifier: &Verifier, rest: &str) -> (HeaderMap, Vec<u8>) {
 fn signature_header(scheme: &Scheme) -> Option<HeaderName> {
     match scheme {
         Scheme::Signed(_) | Scheme::Form(_) => header_names(scheme).into_iter().next(),
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Posted(_) => None,
+        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Posted(_) | Scheme::Inside(_) => None,
     }
 }
 
@@ -464,6 +547,8 @@ proptest! {
         body in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),
             "[abt_signaturepyload=&%|+0-9]{0,80}".prop_map(String::into_bytes),
+            r#"[\[{"]{0,3}((value|signature|notificationItems|NotificationRequestItem|clientState|"|:|\{|\}|\[|,|1)){0,20}"#
+                .prop_map(String::into_bytes),
         ],
         seconds in any::<u32>(),
         url in any::<bool>(),

@@ -7,12 +7,13 @@ use http::HeaderName;
 use super::Preset;
 use crate::verify::encoding::{Enc, KeyForm};
 use crate::verify::form::{Form, FormText};
+use crate::verify::inside::{Inside, Path, Proof};
 use crate::verify::mac::Hash;
 use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{
     Alg, Basic, Before, Carrier, Items, List, Place, Prefix, Scheme, Signed, Time, Token, Unit, Window,
 };
-use crate::verify::template::Template;
+use crate::verify::template::{Piece, Template};
 
 /// A row about which nothing is known but how it signs.
 pub(super) fn row(name: &'static str, title: &'static str, scheme: impl Into<Scheme>, note: &'static str) -> Preset {
@@ -50,6 +51,7 @@ pub(super) fn hmac(header: &'static str) -> Signed {
         key: KeyForm::Text,
         time: None,
         id: Vec::new(),
+        fixed: Vec::new(),
     }
 }
 
@@ -114,6 +116,25 @@ impl Signed {
     /// One header for each active key, this name and a number.
     pub(super) fn numbered(self, before: &'static str) -> Self {
         Self { carrier: Carrier::Numbered(before), ..self }
+    }
+
+    /// A header of its own for each secret.
+    pub(super) fn own_headers(self, headers: &[&'static str]) -> Self {
+        Self { carrier: Carrier::Own(names(headers)), ..self }
+    }
+
+    /// A header that must say this.
+    pub(super) fn fixed(mut self, header: &'static str, value: &'static str) -> Self {
+        self.fixed.push((HeaderName::from_static(header), value));
+        self
+    }
+
+    /// Method, target, the headers that this one lists, and body, a line each.
+    pub(super) fn over_request(self, list: &'static str) -> Self {
+        let newline = || Piece::Text("\n".into());
+        let list = Piece::Listed(HeaderName::from_static(list));
+        let pieces = vec![Piece::Method, newline(), Piece::Target, newline(), list, newline(), Piece::Body];
+        Self { template: Template::of(pieces), ..self }
     }
 
     pub(super) fn prefix(self, text: &'static str) -> Self {
@@ -203,6 +224,25 @@ impl Signed {
             time.window = Some(window);
         }
         self
+    }
+}
+
+/// HMAC-SHA256 inside a body that is the one item.
+pub(super) fn inside(signature: Path, text: &'static [Path]) -> Inside {
+    Inside {
+        proof: Proof::Hmac(Hash::Sha256, Enc::Hex),
+        key: KeyForm::Text,
+        each: None,
+        signature,
+        text,
+        between: "",
+        time: None,
+    }
+}
+
+impl From<Inside> for Scheme {
+    fn from(inside: Inside) -> Self {
+        Self::Inside(Box::new(inside))
     }
 }
 
