@@ -28,6 +28,8 @@ pub(super) enum Armament {
     Absent,
     /// An HMAC's scheduled key.
     Hmac(Box<Key>),
+    /// The scheduled keys of several HMACs, of which the request names one; the first one signs.
+    Hmacs(Vec<(Hash, Key)>),
     /// The hash of a text that contains it.
     Digest(Hash),
     /// The public key that it is.
@@ -48,6 +50,7 @@ impl Armed {
     pub(super) fn start(&self) -> Option<Mac> {
         match &self.key {
             Armament::Hmac(key) => Some(key.start()),
+            Armament::Hmacs(keys) => keys.first().map(|(_, key)| key.start()),
             Armament::Digest(hash) => Some(Mac::plain(*hash)),
             Armament::Text | Armament::Absent | Armament::Public(_) => None,
         }
@@ -56,6 +59,21 @@ impl Armed {
     /// What it gives for the text of these pieces; `None` where it cannot sign.
     pub(super) fn tag(&self, pieces: &[&[u8]]) -> Option<Tag> {
         let mut mac = self.start()?;
+        pieces.iter().for_each(|piece| mac.update(piece));
+        Some(mac.finish())
+    }
+
+    /// Begins a signed text with the HMAC that a request names; `None` where it has no such key.
+    pub(super) fn start_with(&self, named: Hash) -> Option<Mac> {
+        match &self.key {
+            Armament::Hmacs(keys) => keys.iter().find(|(hash, _)| *hash == named).map(|(_, key)| key.start()),
+            _ => None,
+        }
+    }
+
+    /// As [`Armed::tag`], with the HMAC that a request names.
+    pub(super) fn tag_with(&self, named: Hash, pieces: &[&[u8]]) -> Option<Tag> {
+        let mut mac = self.start_with(named)?;
         pieces.iter().for_each(|piece| mac.update(piece));
         Some(mac.finish())
     }
@@ -117,6 +135,7 @@ fn armament(scheme: &Scheme, index: usize, text: &[u8]) -> Result<Armament, &'st
             let key = signed.key.key(text).ok_or_else(|| signed.key.looks_like())?;
             match signed.alg {
                 Alg::Hmac(hash) => Ok(hmac(Key::new(hash, &key))),
+                Alg::HmacNamed => Ok(hmacs(&NAMED, &key)),
                 Alg::Digest(hash) => Ok(Armament::Digest(hash)),
                 Alg::Public(alg) => {
                     PublicKey::read(alg, &key).map(Box::new).map(Armament::Public).ok_or_else(|| alg.looks_like())
@@ -130,6 +149,7 @@ fn armament(scheme: &Scheme, index: usize, text: &[u8]) -> Result<Armament, &'st
                 Proof::Equal => Ok(Armament::Text),
             }
         }
+        Scheme::Jwt(jwt) => Ok(hmacs(jwt.hashes, text)),
         Scheme::Form(form) => Ok(hmac(Key::new(form.hash, text))),
         Scheme::Posted(_) => super::posted::key(text).map(hmac).ok_or(super::posted::SECRET),
         Scheme::Basic(Basic { user: None }) if !text.contains(&b':') => {
@@ -141,4 +161,11 @@ fn armament(scheme: &Scheme, index: usize, text: &[u8]) -> Result<Armament, &'st
 
 fn hmac(key: Key) -> Armament {
     Armament::Hmac(Box::new(key))
+}
+
+/// The hashes that a prefix may name, the best of those that everybody has first.
+const NAMED: [Hash; 4] = [Hash::Sha256, Hash::Sha512, Hash::Sha384, Hash::Sha1];
+
+fn hmacs(hashes: &[Hash], key: &[u8]) -> Armament {
+    Armament::Hmacs(hashes.iter().map(|hash| (*hash, Key::new(*hash, key))).collect())
 }

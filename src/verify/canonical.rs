@@ -1,7 +1,7 @@
-//! The canonical request of Contentful: method, encoded target, the headers that the request lists,
-//! body (contentful/node-apps-toolkit, src/requests).
+//! Addresses and header lists in the form that some providers sign.
 //!
-//! The request itself says which headers are signed. What is relied on must be among them: the
+//! HubSpot undoes some escapes of the address. Contentful signs method, encoded target, the headers
+//! that the request lists, and body (contentful/node-apps-toolkit, src/requests). There the request itself says which headers are signed. What is relied on must be among them: the
 //! list, and the time.
 
 use http::{HeaderMap, HeaderName};
@@ -60,6 +60,44 @@ pub(super) fn target(public_url: Option<&str>, target: &str, template: &Template
     out
 }
 
+/// The address with those escapes undone that HubSpot undoes before it signs
+/// (developers.hubspot.com, "Validate requests", v3).
+pub(super) fn url_decoded(url: &str) -> String {
+    const UNDONE: [(&str, char); 12] = [
+        ("3A", ':'),
+        ("2F", '/'),
+        ("3F", '?'),
+        ("40", '@'),
+        ("21", '!'),
+        ("24", '$'),
+        ("27", '\''),
+        ("28", '('),
+        ("29", ')'),
+        ("2A", '*'),
+        ("2C", ','),
+        ("3B", ';'),
+    ];
+    let mut parts = url.split('%');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let undone = part.split_at_checked(2).and_then(|(hex, rest)| {
+            let (_, c) = UNDONE.iter().find(|(known, _)| known.eq_ignore_ascii_case(hex))?;
+            Some((*c, rest))
+        });
+        match undone {
+            Some((c, rest)) => {
+                out.push(c);
+                out.push_str(rest);
+            }
+            None => {
+                out.push('%');
+                out.push_str(part);
+            }
+        }
+    }
+    out
+}
+
 /// The listed headers, as they are signed; empty where the text covers no list.
 pub(super) fn listed(signed: &Signed, headers: &HeaderMap) -> Result<Vec<u8>, Rejection> {
     let Some(list) = signed.template.list() else { return Ok(Vec::new()) };
@@ -91,6 +129,12 @@ pub(super) fn listed(signed: &Signed, headers: &HeaderMap) -> Result<Vec<u8>, Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_some_escapes_are_undone_and_each_once() {
+        assert_eq!(url_decoded("https://a/x%2fy?q=%3F%3a%20%252F%2B%"), "https://a/x/y?q=?:%20%252F%2B%");
+        assert_eq!(url_decoded("https://a/%é%2"), "https://a/%é%2");
+    }
 
     #[test]
     fn a_target_is_encoded_as_ecmascript_does() {

@@ -15,12 +15,12 @@ use super::armed::{Armed, arm, is_among};
 use super::canonical;
 use super::encoding::Enc;
 use super::found::{Found, one, present};
-use super::mac;
+use super::mac::{self, Hash};
 use super::preset::{self, Preset};
 use super::reject::{Rejection, shown, shown_url};
 use super::scheme::{Alg, Basic, Before, Carrier, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
 use super::spec::{Choice, Spec, SpecError, base_url};
-use super::template::{Parts, Piece};
+use super::template::Parts;
 use super::time;
 use crate::event::Wall;
 
@@ -139,6 +139,7 @@ impl Verifier {
             Scheme::Form(form) => self.form(form, request, when),
             Scheme::Posted(posted) => self.posted(posted, request, when),
             Scheme::Inside(inside) => self.inside(inside, request, when),
+            Scheme::Jwt(jwt) => self.jwt(jwt, request, when),
         }
     }
 
@@ -204,17 +205,19 @@ impl Verifier {
         signed.check_fixed(request.headers)?;
         let found = Found::find(signed, request.headers)?;
         let (time_text, sent_ms) = self.time_outside_body(signed, &found, request.headers, when)?;
-        let url = match signed.template.uses(&Piece::Url) {
+        let url = match self.scheme.covers_url() {
             true => Some(self.url(request)?),
             false => None,
         };
+        let url_decoded = canonical::url_decoded(url.as_deref().unwrap_or_default());
         let target = canonical::target(self.public_url.as_deref(), request.target, &signed.template);
         let listed = canonical::listed(signed, request.headers)?;
         let parts = Parts {
             body: request.body,
             time: time_text,
             id: if signed.id.is_empty() { b"" } else { one(request.headers, &signed.id, "the message id")? },
-            url: url.as_deref().unwrap_or(""),
+            url: url.as_deref().unwrap_or_default(),
+            url_decoded: &url_decoded,
             method: request.method.as_str(),
             headers: signed
                 .template
@@ -225,7 +228,11 @@ impl Verifier {
             listed: &listed,
         };
         let own = matches!(signed.carrier, Carrier::Own(_));
-        let decoded = found.signatures.iter().map(|text| signed.enc.decode(text));
+        let named = signed.alg == Alg::HmacNamed;
+        let decoded = found.signatures.iter().map(|text| match named {
+            true => hash_named(text).and_then(|(_, text)| signed.enc.decode(text)),
+            false => signed.enc.decode(text),
+        });
         // Where each belongs to a secret, what cannot be read keeps its place; no hash is empty.
         let claimed: Vec<_> = match own {
             true => decoded.map(Option::unwrap_or_default).collect(),
@@ -242,6 +249,9 @@ impl Verifier {
                     true => claimed.get(armed.index).is_some_and(|claimed| mac.finish().matches(claimed)),
                     false => is_among(&mac.finish(), &claimed),
                 }
+            })?,
+            Alg::HmacNamed => self.first_match(when, |armed| {
+                found.signatures.iter().fold(false, |hit, text| hit | names_its_hash(signed, &parts, armed, text))
             })?,
             Alg::Public(_) if claimed.len() > PUBLIC_TRIED_MAX => {
                 return Err(Rejection::malformed(&found.header, format!("more than {PUBLIC_TRIED_MAX} signatures")));
@@ -352,6 +362,26 @@ impl fmt::Debug for Verifier {
             .field("enforce", &self.enforce)
             .finish_non_exhaustive()
     }
+}
+
+/// The hash that stands before a signature, and the signature.
+fn hash_named(text: &[u8]) -> Option<(Hash, &[u8])> {
+    Hash::NAMED.iter().find_map(|(name, hash)| {
+        let rest = text.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some((*hash, rest))
+    })
+}
+
+/// Whether a signature is right by the hash that it names.
+fn names_its_hash(signed: &Signed, parts: &Parts<'_>, armed: &Armed, text: &[u8]) -> bool {
+    let right = || {
+        let (hash, text) = hash_named(text)?;
+        let claimed = signed.enc.decode(text)?;
+        let mut mac = armed.start_with(hash)?;
+        signed.template.feed(parts, armed.value.expose(), &mut mac);
+        Some(mac.finish().matches(&claimed))
+    };
+    right().unwrap_or(false)
 }
 
 impl Signed {

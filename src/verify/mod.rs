@@ -51,6 +51,7 @@ mod found;
 pub mod generic;
 pub mod inside;
 mod judge;
+pub mod jwt;
 pub mod mac;
 mod member;
 pub mod posted;

@@ -11,6 +11,7 @@ use http::HeaderName;
 use super::encoding::{Enc, KeyForm};
 use super::form::{Form, FormText};
 use super::inside::Inside;
+use super::jwt::Jwt;
 use super::mac::Hash;
 use super::posted::Posted;
 use super::public::PublicAlg;
@@ -37,6 +38,8 @@ pub enum Scheme {
     Posted(Posted),
     /// A signature inside a JSON body, over some of its members.
     Inside(Box<Inside>),
+    /// A signed token with claims about the request.
+    Jwt(Box<Jwt>),
 }
 
 /// A header that equals the secret.
@@ -96,6 +99,8 @@ pub struct Signed {
 pub enum Alg {
     /// HMAC (RFC 2104).
     Hmac(Hash),
+    /// HMAC with the hash that stands before the signature: `sha256=…` (WebSub).
+    HmacNamed,
     /// The plain hash of a text that contains the secret.
     Digest(Hash),
     /// With a private key, whose public half is what we have.
@@ -225,12 +230,13 @@ impl Scheme {
             Self::Token(_) => "token",
             Self::Basic(_) => "basic",
             Self::Signed(signed) => match signed.alg {
-                Alg::Hmac(_) => "hmac",
+                Alg::Hmac(_) | Alg::HmacNamed => "hmac",
                 Alg::Digest(_) => "digest",
                 Alg::Public(_) => "public-key",
             },
             Self::Form(_) | Self::Posted(_) => "form",
             Self::Inside(_) => "body",
+            Self::Jwt(_) => "jwt",
         }
     }
 
@@ -240,8 +246,14 @@ impl Scheme {
         match self {
             Self::Signed(signed) => signed.time.as_ref(),
             Self::Inside(inside) => inside.time.as_ref(),
-            Self::None | Self::Token(_) | Self::Basic(_) | Self::Form(_) | Self::Posted(_) => None,
+            Self::None | Self::Token(_) | Self::Basic(_) | Self::Form(_) | Self::Posted(_) | Self::Jwt(_) => None,
         }
+    }
+
+    /// Whether the provider itself says how old a request may be.
+    #[must_use]
+    pub fn limits_age(&self) -> bool {
+        matches!(self, Self::Jwt(_)) || self.time().is_some_and(|time| time.window.is_some())
     }
 
     /// Whether the signature covers the body; what stands anywhere else may then be believed only
@@ -253,6 +265,7 @@ impl Scheme {
             // They cover parts of it.
             Self::Posted(_) | Self::Inside(_) => false,
             Self::Signed(signed) => signed.template.uses(&Piece::Body),
+            Self::Jwt(jwt) => jwt.body.is_some(),
             Self::None | Self::Token(_) | Self::Basic(_) => false,
         }
     }
@@ -264,7 +277,7 @@ impl Scheme {
         match self {
             Self::Inside(inside) => in_body && inside.covers(rule),
             Self::Posted(_) => false,
-            Self::Form(_) | Self::Signed(_) | Self::None | Self::Token(_) | Self::Basic(_) => {
+            Self::Form(_) | Self::Signed(_) | Self::Jwt(_) | Self::None | Self::Token(_) | Self::Basic(_) => {
                 in_body && self.covers_body()
             }
         }
@@ -275,7 +288,8 @@ impl Scheme {
     pub fn covers_url(&self) -> bool {
         match self {
             Self::Form(_) => true,
-            Self::Signed(signed) => signed.template.uses(&Piece::Url),
+            Self::Signed(signed) => signed.template.uses(&Piece::Url) || signed.template.uses(&Piece::UrlDecoded),
+            Self::Jwt(jwt) => jwt.covers_url(),
             Self::None | Self::Token(_) | Self::Basic(_) | Self::Posted(_) | Self::Inside(_) => false,
         }
     }
@@ -295,6 +309,7 @@ impl Scheme {
                 Headers { carriers, others }
             }
             Self::Token(token) => Headers::carriers(&token.headers),
+            Self::Jwt(jwt) => Headers::carriers(std::slice::from_ref(&jwt.header)),
             Self::Basic(_) => Headers::carriers(&[http::header::AUTHORIZATION]),
             Self::Signed(signed) => signed.headers(),
         }
@@ -306,7 +321,7 @@ impl Scheme {
     /// The knob at fault, by its name in the configuration, and what is wrong in words.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
-            Self::None | Self::Form(_) | Self::Posted(_) | Self::Inside(_) => Ok(()),
+            Self::None | Self::Form(_) | Self::Posted(_) | Self::Inside(_) | Self::Jwt(_) => Ok(()),
             Self::Token(token) if token.headers.is_empty() => Err(("header", "the token's header is missing".into())),
             Self::Token(_) => Ok(()),
             Self::Basic(basic) => match &basic.user {

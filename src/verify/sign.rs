@@ -8,7 +8,7 @@ use super::canonical;
 use super::encoding::Enc;
 use super::found::one;
 use super::judge::{Request, Verifier, When};
-use super::scheme::{Basic, Carrier, Items, List, Place, Scheme, Signed, Time, Token};
+use super::scheme::{Alg, Basic, Carrier, Items, List, Place, Scheme, Signed, Time, Token};
 use super::template::{Parts, Piece};
 use super::time;
 use crate::event::Wall;
@@ -83,6 +83,7 @@ impl Verifier {
             Scheme::Form(form) => form.sign(secret()?, outgoing, headers),
             Scheme::Posted(posted) => self.sign_posted(posted, outgoing),
             Scheme::Inside(inside) => self.sign_inside(inside, outgoing),
+            Scheme::Jwt(jwt) => jwt.sign(secret()?, outgoing, headers),
         }
     }
 
@@ -141,6 +142,7 @@ fn write_signature(
         time: time_text.as_bytes(),
         id: outgoing.id.as_bytes(),
         url: outgoing.url,
+        url_decoded: &canonical::url_decoded(outgoing.url),
         method: outgoing.method.as_str(),
         headers: signed
             .template
@@ -154,7 +156,11 @@ fn write_signature(
     };
     let mut mac = secret.start().ok_or(SignError::PublicKeyOnly)?;
     signed.template.feed(&parts, secret.value.expose(), &mut mac);
-    let prefix = signed.prefix.as_ref().map_or("", |prefix| &*prefix.text);
+    let prefix = match signed.alg {
+        // The first of the keys signs.
+        Alg::HmacNamed => "sha256=",
+        Alg::Hmac(_) | Alg::Digest(_) | Alg::Public(_) => signed.prefix.as_ref().map_or("", |prefix| &*prefix.text),
+    };
     let signature = format!("{prefix}{}", signed.enc.encode(mac.finish().as_bytes()));
     let value = as_items(signed, &time_text, &signature);
     match &signed.carrier {

@@ -19,6 +19,8 @@ pub enum Piece {
     Id,
     /// The public address that was posted to.
     Url,
+    /// The same, some of its escapes undone as HubSpot does. Not for templates in text.
+    UrlDecoded,
     /// The method.
     Method,
     /// The secret itself.
@@ -43,6 +45,7 @@ pub(super) struct Parts<'a> {
     pub(super) time: &'a [u8],
     pub(super) id: &'a [u8],
     pub(super) url: &'a str,
+    pub(super) url_decoded: &'a str,
     pub(super) method: &'a str,
     pub(super) headers: Vec<&'a [u8]>,
     pub(super) target: &'a str,
@@ -145,6 +148,7 @@ impl Template {
                 Piece::Time => parts.time,
                 Piece::Id => parts.id,
                 Piece::Url => parts.url.as_bytes(),
+                Piece::UrlDecoded => parts.url_decoded.as_bytes(),
                 Piece::Method => parts.method.as_bytes(),
                 Piece::Secret => secret,
                 Piece::Target => parts.target.as_bytes(),

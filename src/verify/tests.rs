@@ -352,6 +352,64 @@ fn a_list_of_signed_headers_must_hold_what_is_relied_on() {
 }
 
 #[test]
+fn a_token_must_be_true_of_its_request() {
+    let bird = Verifier::new(provider("messagebird-jwt", &["s"])).unwrap();
+    let good = sign(&bird, b"{}");
+    let token = good["messagebird-signature-jwt"].to_str().unwrap().to_owned();
+    let judged = |token: &str, body: &[u8], target, seconds: u64| {
+        let lines = headers(&[("messagebird-signature-jwt", token)]);
+        let request = Request { target, ..request(&lines, body) };
+        bird.judge(&request, Wall(NOW.0 + 1_000_000 * seconds)).map_err(|no| (no.reason(), no.to_string()))
+    };
+    let (here, there) = ("/in/7?x=1", "/in/8");
+    for seconds in [0, 1, 61] {
+        assert!(judged(&token, b"{}", here, seconds).is_ok(), "{seconds}");
+    }
+    let refusal = |token: &str, body: &[u8], target, seconds| judged(token, body, target, seconds).unwrap_err();
+    let (code, words) = refusal(&token, b"{}", here, 62);
+    assert_eq!(code, "bad_claim");
+    assert!(words.ends_with("it ended at 2026-01-01T00:01:00Z, it is 2026-01-01T00:01:02Z now"), "{words}");
+    let (code, words) = refusal(&token, b"{}", there, 0);
+    assert!(code == "bad_claim" && words.ends_with("its url_hash is not that of https://a.example/in/8"), "{words}");
+    assert_eq!(refusal(&token, b"", here, 0).0, "body_hash");
+    assert_eq!(refusal(&token, b"{ }", here, 0).0, "body_hash");
+
+    let part = |text: &str| Enc::Base64Url.encode(text.as_bytes());
+    let rest = token.split_once('.').unwrap().1;
+    for (head, words) in [
+        (r#"{"alg":"none"}"#, "must be HS256 or HS384 or HS512; found: none"),
+        (r#"{"alg":"HS1"}"#, "found: HS1"),
+        (r#"{"alg":"HS256","crit":["x"]}"#, "critical extensions"),
+        ("x", "not JSON"),
+    ] {
+        let (code, told) = refusal(&format!("{}.{rest}", part(head)), b"{}", here, 0);
+        assert!(code == "malformed_header" && told.contains(words), "{head}: {told}");
+    }
+    for text in ["", ".", "a.b", &format!("{token}."), &format!("{token}="), &format!("{token}.e30")] {
+        assert!(judged(text, b"{}", here, 0).is_err(), "{text}");
+    }
+    let (head, claims) = (part(r#"{"alg":"HS384"}"#), rest.split('.').next().unwrap());
+    assert_eq!(refusal(&format!("{head}.{claims}.AAAA"), b"{}", here, 0).0, "bad_signature");
+}
+
+#[test]
+fn a_hub_may_choose_the_hash() {
+    let verifier = Verifier::new(provider("websub", &["secret"])).unwrap();
+    for (alg, hash) in mac::Hash::NAMED {
+        let mut mac = mac::Key::new(hash, b"secret").start();
+        mac.update(b"{}");
+        let signature = Enc::Hex.encode(mac.finish().as_bytes());
+        let judged = |alg| {
+            let lines = headers(&[("x-hub-signature", &format!("{alg}={signature}"))]);
+            verifier.judge(&request(&lines, b"{}"), NOW).map_err(|no| no.reason())
+        };
+        assert!(judged(alg).is_ok(), "{alg}");
+        assert_eq!(judged(if alg == "sha1" { "sha256" } else { "sha1" }), Err("bad_signature"));
+        assert_eq!(judged("md5"), Err("malformed_header"));
+    }
+}
+
+#[test]
 fn nothing_that_is_printed_holds_a_secret() {
     let secret = "s3cr3t-value";
     let spec = provider("stripe", &[secret]);
@@ -389,10 +447,12 @@ fn secret_for(scheme: &Scheme) -> &'static str {
             (Alg::Public(PublicAlg::Ed25519), _) => "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=",
             (Alg::Public(PublicAlg::EcdsaP256), _) => P256_KEY,
             (Alg::Public(PublicAlg::RsaPkcs1), _) => RSA_KEY,
-            (Alg::Hmac(_) | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
+            (Alg::Hmac(_) | Alg::HmacNamed | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
         },
         Scheme::Posted(_) => "public:private",
-        Scheme::None | Scheme::Token(_) | Scheme::Form(_) | Scheme::Inside(_) => "00112233445566778899aabbccddeeff",
+        Scheme::None | Scheme::Token(_) | Scheme::Form(_) | Scheme::Inside(_) | Scheme::Jwt(_) => {
+            "00112233445566778899aabbccddeeff"
+        }
     }
 }
 
@@ -406,7 +466,7 @@ fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
         Scheme::Form(_) => format!("b={plain}&a=x{plain}").into_bytes(),
         Scheme::Posted(posted) => format!("{}={PLACE}&{}=x{plain}", posted.signature, posted.payload).into_bytes(),
         Scheme::Inside(inside) => inside_body(inside, &plain),
-        Scheme::Signed(_) | Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => {
+        Scheme::Signed(_) | Scheme::Jwt(_) | Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => {
             match scheme.time().map(|time| (&time.place, time.unit)) {
                 Some((Place::Body(path), unit)) => {
                     let rest = serde_json::to_string(rest).unwrap();
@@ -461,7 +521,7 @@ fn signed(verifier: &Verifier, rest: &str) -> (HeaderMap, Vec<u8>) {
 
 fn signature_header(scheme: &Scheme) -> Option<HeaderName> {
     match scheme {
-        Scheme::Signed(_) | Scheme::Form(_) => header_names(scheme).into_iter().next(),
+        Scheme::Signed(_) | Scheme::Form(_) | Scheme::Jwt(_) => header_names(scheme).into_iter().next(),
         Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Posted(_) | Scheme::Inside(_) => None,
     }
 }

@@ -14,6 +14,7 @@ import json
 import pathlib
 import random
 import sys
+import unicodedata
 import urllib.parse
 from datetime import datetime, timedelta, timezone
 
@@ -210,6 +211,13 @@ def v0(name, signature, stamp, old=None, future=None):
                   lambda sig, r: [[stamp, str(r["now"])], [signature, "v0=" + sig]], old=old, future=future)
 
 
+def hubspot_url(url):
+    """The address with those escapes undone that HubSpot's documentation lists."""
+    for c in ":/?@!$'()*,;":
+        url = url.replace(f"%{ord(c):02X}", c)
+    return url
+
+
 HEX_KEY, HEX_OTHER = "00ff10A0" * 8, "01ff10A0" * 8
 LINEAR = b'{"type":"Issue","webhookTimestamp":%d,"data":{"webhookTimestamp":1}}'
 
@@ -268,7 +276,7 @@ SENDERS = [
     Sender("hubspot-v2", lambda r, secret: (secret + r["method"] + r["url"]).encode() + r["body"],
            one("X-HubSpot-Signature"), plain=True, covers="body url method"),
     Sender("hubspot-v3",
-           lambda r, secret: (r["method"] + r["url"]).encode() + r["body"] + millis(r["now"]).encode(),
+           lambda r, secret: (r["method"] + hubspot_url(r["url"])).encode() + r["body"] + millis(r["now"]).encode(),
            lambda sig, r: [["X-HubSpot-Signature-v3", sig], ["X-HubSpot-Request-Timestamp", millis(r["now"])]],
            enc=b64, old=300, covers="body url method"),
     simple("typeform", "Typeform-Signature", "sha256=", enc=b64),
@@ -303,6 +311,9 @@ SENDERS = [
            old=300, future=300),
     Sender("mux", dotted(seconds), paired("Mux-Signature", seconds), old=300),
     Sender("workos", dotted(millis), paired("WorkOS-Signature", millis, join=", "), old=180),
+    simple("websub", "X-Hub-Signature", "sha512=", alg="sha512"),
+    simple("easypost", "X-Hmac-Signature", "hmac-sha256-hex=", secret="schlüssel-ﬁ-\u00c5",
+           key=lambda secret: unicodedata.normalize("NFKD", secret).encode()),
     simple("checkr", "X-Checkr-Signature"),
 ]
 
@@ -381,7 +392,8 @@ def signed(sender):
     emit("no-secret-of-ours", "invalid", sender.headers(r, ""))
     if "url" in sender.covers:
         emit("other-host", "invalid", r=request(sender, url=URL.replace("hooks.", "proxy.")))
-        emit("query-decoded", "invalid", r=request(sender, url=URL.replace("%2F", "/")))
+        undone = "valid" if sender.name == "hubspot-v3" else "invalid"
+        emit("query-decoded", undone, r=request(sender, url=URL.replace("%2F", "/")))
     if "method" in sender.covers:
         emit("other-method", "invalid", r=request(sender, method="PUT"))
     if "id" in sender.covers.split():
@@ -400,7 +412,7 @@ def signed(sender):
             emit(case, "invalid", sender.headers(request(sender, body=body), secret), r=request(sender, body=body))
 
 
-def token(name, header):
+def shared_word(name, header):
     secret = "own-Token-of-" + name
     for case, expected, headers in [
         ("right", "valid", [[header, secret]]),
@@ -778,6 +790,104 @@ def microsoft_graph():
     emit("not-json", "invalid", body=b"")
 
 
+HS = {"HS256": "sha256", "HS384": "sha384", "HS512": "sha512", "HS1": "sha1"}
+
+
+def token(claims, secret, alg="HS256", head=None):
+    part = lambda value: b64url(json.dumps(value).encode())
+    text = part(head or {"alg": alg, "typ": "JWT"}) + "." + part(claims)
+    return text + "." + b64url(hmac.new(secret.encode(), text.encode(), HS.get(alg, "sha256")).digest())
+
+
+def hashed(data):
+    return hashlib.sha256(data if isinstance(data, bytes) else data.encode()).hexdigest()
+
+
+def tokens(name, header, claims):
+    """Cases that every token has; gives what further ones need."""
+    secret, other = "own-secret-of-" + name, "another-secret-of-" + name
+    good = token(claims, secret)
+    emit = emitter(name, [[header, good]], secrets=[secret])
+    send = lambda case, expected, value, **more: emit(case, expected, [[header, value]], **more)
+    head, body, sig = good.split(".")
+    emit("right", "valid")
+    emit("second-secret", "valid", secrets=[other, secret])
+    emit("names-in-upper-case", "valid", [[header.upper(), good]])
+    send("further-claims", "valid", token({**claims, "x": [1, {"y": None}]}, secret))
+    emit("other-secret", "invalid", secrets=[other])
+    send("none", "invalid", token(claims, secret, "none"))
+    send("none-unsigned", "invalid", token(claims, secret, "none").rpartition(".")[0] + ".")
+    send("sha1", "invalid", token(claims, secret, "HS1"))
+    send("rs256", "invalid", token(claims, secret, "RS256"))
+    send("no-algorithm", "invalid", token(claims, secret, head={"typ": "JWT"}))
+    send("critical-extension", "invalid", token(claims, secret, head={"alg": "HS256", "crit": ["x"], "x": 1}))
+    send("claims-replaced", "invalid", f"{head}.{b64url(json.dumps({**claims, 'x': 1}).encode())}.{sig}")
+    send("signature-changed", "invalid", swap(good))
+    send("signature-cut", "invalid", good[:-4])
+    send("padded", "invalid", good + "=")
+    send("two-parts", "invalid", f"{head}.{body}")
+    send("four-parts", "invalid", good + "." + sig)
+    send("no-token", "invalid", secret)
+    send("claims-are-a-list", "invalid", token([claims], secret))
+    send("empty", "invalid", "")
+    emit("missing", "invalid", [])
+    emit("twice-differing", "invalid", [[header, good], [header, swap(good)]])
+    return emit, send, secret
+
+
+def messagebird():
+    claims = {"iss": "MessageBird", "jti": "own-1", "nbf": NOW, "exp": NOW + 60, "url_hash": hashed(URL),
+              "payload_hash": hashed(BODY)}
+    emit, send, secret = tokens("messagebird-jwt", "MessageBird-Signature-JWT", claims)
+    bare = {n: v for n, v in claims.items() if n != "payload_hash"}
+    for alg in ("HS384", "HS512"):
+        send(alg, "valid", token(claims, secret, alg))
+    send("no-body", "valid", token(bare, secret), body=b"")
+    send("body-not-hashed", "invalid", token(bare, secret))
+    send("empty-body-hashed", "invalid", token({**bare, "payload_hash": hashed(b"")}, secret), body=b"")
+    emit("body-changed", "invalid", body=BODY + b" ")
+    emit("body-dropped", "invalid", body=b"")
+    emit("other-host", "invalid", url=URL.replace("hooks.", "proxy."))
+    emit("query-changed", "invalid", url=URL.replace("v=2", "v=3"))
+    for name in claims:
+        send("without-" + name, "valid" if name == "nbf" else "invalid",
+             token({n: v for n, v in claims.items() if n != name}, secret))
+    send("other-issuer", "invalid", token({**claims, "iss": "messagebird"}, secret))
+    send("no-time", "invalid", token({**claims, "exp": "soon"}, secret))
+    emit("slack", "valid", now=NOW - 1)
+    emit("early", "invalid", now=NOW - 2)
+    emit("last-moment", "valid", now=NOW + 61)
+    emit("late", "invalid", now=NOW + 62)
+
+
+def netlify():
+    claims = {"iss": "netlify", "sha256": hashed(BODY)}
+    emit, send, secret = tokens("netlify", "X-Webhook-Signature", claims)
+    send("empty-body", "valid", token({**claims, "sha256": hashed(b"")}, secret), body=b"")
+    emit("body-changed", "invalid", body=BODY + b" ")
+    emit("body-dropped", "invalid", body=b"")
+    send("no-hash", "invalid", token({"iss": "netlify"}, secret))
+    send("no-hash-empty-body", "invalid", token({"iss": "netlify"}, secret), body=b"")
+    send("no-issuer", "invalid", token({"sha256": hashed(BODY)}, secret))
+    send("other-issuer", "invalid", token({**claims, "iss": "Netlify"}, secret))
+    send("ended", "invalid", token({**claims, "exp": NOW - 2}, secret))
+    send("hs512", "invalid", token(claims, secret, "HS512"))
+
+
+def monday():
+    claims = {"accountId": 1, "userId": 2, "aud": URL, "iat": NOW, "exp": NOW + 300}
+    emit, send, secret = tokens("monday", "Authorization", claims)
+    emit("body-changed", "valid", body=b"{}", note="the token does not cover the body")
+    send("no-audience", "valid", token({"exp": NOW + 300}, secret))
+    send("other-audience", "invalid", token({**claims, "aud": "https://other.example.com/"}, secret))
+    send("audience-is-a-list", "invalid", token({**claims, "aud": ["https://other.example.com/"]}, secret))
+    emit("other-address", "invalid", url=URL.replace("hooks.", "proxy."))
+    send("without-end", "invalid", token({"aud": URL}, secret))
+    emit("last-moment", "valid", now=NOW + 301)
+    emit("late", "invalid", now=NOW + 302)
+    send("bearer", "invalid", "Bearer " + token(claims, secret))
+
+
 def kept(name):
     """The lines of a provider as they stand in the file."""
     return [text for text in FILE.read_text().splitlines() if json.loads(text)["scheme"] == name]
@@ -793,10 +903,11 @@ def main():
         else:
             signed(sender)
     for name, header in TOKENS.items():
-        token(name, header)
+        shared_word(name, header)
     for name in BASICS:
         basic(name)
-    for special in (twilio, mandrill, plivo, braintree, box, contentful, mailgun, adyen_payload, microsoft_graph):
+    for special in (twilio, mandrill, plivo, braintree, box, contentful, mailgun, adyen_payload, microsoft_graph,
+                    messagebird, netlify, monday):
         special()
     FILE.write_text("\n".join(LINES) + "\n")
 

@@ -3,10 +3,11 @@
 use http::HeaderName;
 
 use super::Preset;
-use super::row::{basic, form, hmac, inside, row, s, token};
+use super::row::{basic, form, hmac, inside, jwt, row, s, token};
 use crate::verify::encoding::KeyForm;
 use crate::verify::form::FormText;
 use crate::verify::inside::{Each, Inside, Proof};
+use crate::verify::jwt::{BodyClaim, Jwt};
 use crate::verify::mac::Hash;
 use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{Place, Signed, Time, Unit};
@@ -256,7 +257,7 @@ pub(super) fn rows() -> Vec<Preset> {
             "hubspot-v3",
             hmac("x-hubspot-signature-v3")
                 .base64()
-                .over("{method}{url}{body}{ts}")
+                .over_hubspot_v3()
                 .time_header("x-hubspot-request-timestamp", Unit::Millis)
                 .old(300),
         ),
@@ -311,6 +312,38 @@ pub(super) fn rows() -> Vec<Preset> {
                 "the secret is macSecretBase64; a body only says that something changed",
             )
         },
+        // messagebird/go-rest-api signature_jwt
+        row(
+            "messagebird-jwt",
+            "Bird, MessageBird",
+            Jwt {
+                issuer: Some("MessageBird"),
+                id: Some("jti"),
+                body: Some(BodyClaim { name: "payload_hash", absent_when_empty: true }),
+                url: Some("url_hash"),
+                ends: true,
+                ..jwt("messagebird-signature-jwt", &[Hash::Sha256, Hash::Sha384, Hash::Sha512])
+            },
+            "signs the address, so set `public_url`; a token is good for a minute",
+        ),
+        // developer.monday.com, "Authorization header"
+        Preset {
+            event_type: Some("body.event.type"),
+            ..row(
+                "monday",
+                "Monday",
+                Jwt { audience: true, ends: true, ..jwt("authorization", &[Hash::Sha256]) },
+                "the secret is the app's signing secret; the token is for the address, so set `public_url`, and does not \
+                 cover the body; webhooks made with a personal token carry none",
+            )
+        },
+        // w3c/websub, "Authenticated Content Distribution"
+        row(
+            "websub",
+            "WebSub (YouTube and others)",
+            hmac("x-hub-signature").hash_named(),
+            "the secret is the hub.secret of your subscription; the hub chooses among SHA-1, 256, 384 and 512",
+        ),
         // box/box-python-sdk test/webhooks.py
         Preset {
             event_id: Some("headers.box-delivery-id"),

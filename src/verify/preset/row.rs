@@ -8,6 +8,7 @@ use super::Preset;
 use crate::verify::encoding::{Enc, KeyForm};
 use crate::verify::form::{Form, FormText};
 use crate::verify::inside::{Inside, Path, Proof};
+use crate::verify::jwt::Jwt;
 use crate::verify::mac::Hash;
 use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{
@@ -93,6 +94,16 @@ impl Signed {
 
     pub(super) fn sha512(self) -> Self {
         Self { alg: Alg::Hmac(Hash::Sha512), ..self }
+    }
+
+    /// The hash that stands before the signature.
+    pub(super) fn hash_named(self) -> Self {
+        Self { alg: Alg::HmacNamed, ..self }
+    }
+
+    /// Method, address with some escapes undone, body, time.
+    pub(super) fn over_hubspot_v3(self) -> Self {
+        Self { template: Template::of(vec![Piece::Method, Piece::UrlDecoded, Piece::Body, Piece::Time]), ..self }
     }
 
     /// A plain SHA-256 whose text contains the secret.
@@ -237,6 +248,27 @@ pub(super) fn inside(signature: Path, text: &'static [Path]) -> Inside {
         text,
         between: "",
         time: None,
+    }
+}
+
+/// A token in this header that says nothing yet about the request.
+pub(super) fn jwt(header: &'static str, hashes: &'static [Hash]) -> Jwt {
+    Jwt {
+        header: HeaderName::from_static(header),
+        hashes,
+        issuer: None,
+        id: None,
+        body: None,
+        url: None,
+        audience: false,
+        ends: false,
+        slack_ms: 1_000,
+    }
+}
+
+impl From<Jwt> for Scheme {
+    fn from(jwt: Jwt) -> Self {
+        Self::Jwt(Box::new(jwt))
     }
 }
 
