@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE_NO_PAD};
+use unicode_normalization::UnicodeNormalization as _;
 use zeroize::Zeroizing;
 
 /// URL-safe text with or without padding: senders of both kinds exist (RFC 4648 §5).
@@ -81,6 +82,8 @@ pub enum KeyForm {
     WhsecOrText,
     /// `whpk_` and base64, or the base64 alone: a public key (Standard Webhooks).
     Whpk,
+    /// The bytes of its text in Unicode's compatibility decomposition, NFKD (EasyPost).
+    Nfkd,
     /// A public key as `-----BEGIN PUBLIC KEY-----` and so on (RFC 7468 §13), or the base64 alone.
     Pem,
 }
@@ -100,6 +103,10 @@ impl KeyForm {
             Self::Whsec => whsec(secret),
             Self::WhsecOrText if secret.starts_with(WHSEC) => whsec(secret),
             Self::WhsecOrText => Self::Text.key(secret),
+            Self::Nfkd => {
+                let text: String = std::str::from_utf8(secret).ok()?.nfkd().collect();
+                Self::Text.key(Zeroizing::new(text).as_bytes())
+            }
             Self::Whpk => unbase64(secret.strip_prefix(WHPK).unwrap_or(secret)),
             Self::Pem => pem(secret),
         }
@@ -114,6 +121,7 @@ impl KeyForm {
             Self::Base64 => "base64",
             Self::Whsec => "whsec_ followed by base64",
             Self::WhsecOrText => "whsec_ followed by base64, or plain text",
+            Self::Nfkd => "text in UTF-8 that is not empty",
             Self::Whpk => "whpk_ followed by base64",
             Self::Pem => "-----BEGIN PUBLIC KEY----- and so on, or the base64 in it alone",
         }
@@ -198,6 +206,8 @@ mod tests {
         assert_eq!(key(KeyForm::WhsecOrText, "c2VjcmV0"), Some(b"c2VjcmV0".to_vec()));
         assert_eq!(key(KeyForm::WhsecOrText, "whsec_c2VjcmV0"), Some(b"secret".to_vec()));
         assert_eq!(key(KeyForm::Hex, "736563"), Some(b"sec".to_vec()));
+        assert_eq!(key(KeyForm::Nfkd, "s\u{e9}\u{fb01}"), Some("se\u{301}fi".as_bytes().to_vec()));
+        assert_eq!(KeyForm::Nfkd.key(b"\xff"), None);
         assert_eq!(key(KeyForm::Whpk, "whpk_c2VjcmV0"), Some(b"secret".to_vec()));
         for text in ["-----BEGIN PUBLIC KEY-----\r\nc2Vj\r\ncmV0\n-----END PUBLIC KEY-----\n", "c2Vj\ncmV0"] {
             assert_eq!(key(KeyForm::Pem, text), Some(b"secret".to_vec()), "{text}");

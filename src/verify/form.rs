@@ -14,7 +14,7 @@ use super::armed::Armed;
 use super::encoding::Enc;
 use super::found::one;
 use super::judge::{Request, Verified, Verifier, When};
-use super::mac::{Hash, Mac};
+use super::mac::{Hash, sha256};
 use super::reject::{Rejection, shown_url};
 use super::sign::{Outgoing, SignError, put};
 
@@ -228,12 +228,6 @@ fn is_port(text: &str) -> bool {
 /// Whether `hex` is the SHA-256 of `body`.
 fn is_hash_of(hex: &[u8], body: &[u8]) -> bool {
     Enc::Hex.decode(hex).is_some_and(|claimed| sha256(body).matches(&claimed))
-}
-
-fn sha256(body: &[u8]) -> super::mac::Tag {
-    let mut mac = Mac::plain(Hash::Sha256);
-    mac.update(body);
-    mac.finish()
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ pub(super) fn present<'n>(headers: &HeaderMap, names: &'n [HeaderName]) -> &'n H
 pub(super) struct Found<'h> {
     /// Where they stand.
     pub(super) header: HeaderName,
-    /// Their texts, prefix taken off; at least one.
+    /// Their texts, prefix taken off; at least one. Where each belongs to one secret, in the order
+    /// of those, empty where there is none.
     pub(super) signatures: Vec<&'h [u8]>,
     /// The time's text where the scheme has it among the items.
     pub(super) time: Option<&'h [u8]>,
@@ -53,6 +54,18 @@ impl<'h> Found<'h> {
                 let value = one(headers, names, "the signature")?;
                 let header = present(headers, names).clone();
                 Self::split(signed, header, value)
+            }
+            Carrier::Own(names) => {
+                let value = |name| match headers.contains_key(name) {
+                    true => one(headers, std::slice::from_ref(name), "a signature"),
+                    false => Ok(&b""[..]),
+                };
+                let signatures = names.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+                let header = present(headers, names).clone();
+                match signatures.iter().all(|text| text.is_empty()) {
+                    true => Err(Rejection::MissingHeader { header, carries: "the signature" }),
+                    false => Ok(Self { header, signatures, time: None }),
+                }
             }
             Carrier::Numbered(before) => {
                 let first = HeaderName::from_bytes(format!("{before}1").as_bytes())

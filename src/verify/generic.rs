@@ -143,6 +143,7 @@ impl HmacSpec {
             key: one_of("key", self.key.as_deref().unwrap_or("text"), &KeyForm::NAMED)?,
             time: self.timestamp.as_ref().map(|timestamp| self.time(timestamp)).transpose()?,
             id: self.id.iter().map(|name| header_name("id", name)).collect::<Result<_, _>>()?,
+            fixed: Vec::new(),
         })
     }
 

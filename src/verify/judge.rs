@@ -12,14 +12,15 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Method};
 
 use super::armed::{Armed, arm, is_among};
+use super::canonical;
 use super::encoding::Enc;
 use super::found::{Found, one, present};
-use super::mac;
+use super::mac::{self, Hash};
 use super::preset::{self, Preset};
 use super::reject::{Rejection, shown, shown_url};
-use super::scheme::{Alg, Basic, Before, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
+use super::scheme::{Alg, Basic, Before, Carrier, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
 use super::spec::{Choice, Spec, SpecError, base_url};
-use super::template::{Parts, Piece};
+use super::template::Parts;
 use super::time;
 use crate::event::Wall;
 
@@ -137,6 +138,8 @@ impl Verifier {
             Scheme::Signed(signed) => self.signed(signed, request, when),
             Scheme::Form(form) => self.form(form, request, when),
             Scheme::Posted(posted) => self.posted(posted, request, when),
+            Scheme::Inside(inside) => self.inside(inside, request, when),
+            Scheme::Jwt(jwt) => self.jwt(jwt, request, when),
         }
     }
 
@@ -199,30 +202,56 @@ impl Verifier {
     }
 
     fn signed(&self, signed: &Signed, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {
+        signed.check_fixed(request.headers)?;
         let found = Found::find(signed, request.headers)?;
         let (time_text, sent_ms) = self.time_outside_body(signed, &found, request.headers, when)?;
-        let url = if signed.template.uses(&Piece::Url) { Some(self.url(request)?) } else { None };
+        let url = match self.scheme.covers_url() {
+            true => Some(self.url(request)?),
+            false => None,
+        };
+        let url_decoded = canonical::url_decoded(url.as_deref().unwrap_or_default());
+        let target = canonical::target(self.public_url.as_deref(), request.target, &signed.template);
+        let listed = canonical::listed(signed, request.headers)?;
         let parts = Parts {
             body: request.body,
             time: time_text,
             id: if signed.id.is_empty() { b"" } else { one(request.headers, &signed.id, "the message id")? },
-            url: url.as_deref().unwrap_or(""),
+            url: url.as_deref().unwrap_or_default(),
+            url_decoded: &url_decoded,
             method: request.method.as_str(),
             headers: signed
                 .template
                 .headers()
                 .map(|name| one(request.headers, std::slice::from_ref(name), "a part of the signed text"))
                 .collect::<Result<_, _>>()?,
+            target: &target,
+            listed: &listed,
         };
-        let claimed: Vec<_> = found.signatures.iter().filter_map(|text| signed.enc.decode(text)).collect();
-        if claimed.is_empty() {
+        let own = matches!(signed.carrier, Carrier::Own(_));
+        let named = signed.alg == Alg::HmacNamed;
+        let decoded = found.signatures.iter().map(|text| match named {
+            true => hash_named(text).and_then(|(_, text)| signed.enc.decode(text)),
+            false => signed.enc.decode(text),
+        });
+        // Where each belongs to a secret, what cannot be read keeps its place; no hash is empty.
+        let claimed: Vec<_> = match own {
+            true => decoded.map(Option::unwrap_or_default).collect(),
+            false => decoded.flatten().collect(),
+        };
+        if claimed.iter().all(Vec::is_empty) {
             return Err(Rejection::malformed(&found.header, format!("its signature is not {}", signed.enc.name())));
         }
         let matched = match signed.alg {
             Alg::Hmac(_) | Alg::Digest(_) => self.first_match(when, |armed| {
                 let Some(mut mac) = armed.start() else { return false };
                 signed.template.feed(&parts, armed.value.expose(), &mut mac);
-                is_among(&mac.finish(), &claimed)
+                match own {
+                    true => claimed.get(armed.index).is_some_and(|claimed| mac.finish().matches(claimed)),
+                    false => is_among(&mac.finish(), &claimed),
+                }
+            })?,
+            Alg::HmacNamed => self.first_match(when, |armed| {
+                found.signatures.iter().fold(false, |hit, text| hit | names_its_hash(signed, &parts, armed, text))
             })?,
             Alg::Public(_) if claimed.len() > PUBLIC_TRIED_MAX => {
                 return Err(Rejection::malformed(&found.header, format!("more than {PUBLIC_TRIED_MAX} signatures")));
@@ -281,7 +310,15 @@ impl Verifier {
             }
             _ => sent_ms,
         };
-        let (Some(sent_ms), When::At(now)) = (sent_ms, when) else { return Ok(verified) };
+        match sent_ms {
+            Some(sent_ms) => self.in_window(sent_ms, when, verified),
+            None => Ok(verified),
+        }
+    }
+
+    /// Whether a time, whose signature was right, is near enough.
+    pub(super) fn in_window(&self, sent_ms: i64, when: When, verified: Verified) -> Result<Verified, Rejection> {
+        let When::At(now) = when else { return Ok(verified) };
         time::within(self.window, sent_ms, now)?;
         let skew_s = sent_ms.saturating_sub(time::wall_ms(now)) / 1_000;
         Ok(Verified { skew_s: Some(skew_s), ..verified })
@@ -324,6 +361,39 @@ impl fmt::Debug for Verifier {
             .field("public_url", &self.public_url)
             .field("enforce", &self.enforce)
             .finish_non_exhaustive()
+    }
+}
+
+/// The hash that stands before a signature, and the signature.
+fn hash_named(text: &[u8]) -> Option<(Hash, &[u8])> {
+    Hash::NAMED.iter().find_map(|(name, hash)| {
+        let rest = text.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some((*hash, rest))
+    })
+}
+
+/// Whether a signature is right by the hash that it names.
+fn names_its_hash(signed: &Signed, parts: &Parts<'_>, armed: &Armed, text: &[u8]) -> bool {
+    let right = || {
+        let (hash, text) = hash_named(text)?;
+        let claimed = signed.enc.decode(text)?;
+        let mut mac = armed.start_with(hash)?;
+        signed.template.feed(parts, armed.value.expose(), &mut mac);
+        Some(mac.finish().matches(&claimed))
+    };
+    right().unwrap_or(false)
+}
+
+impl Signed {
+    /// Whether the headers that must say one thing say it.
+    fn check_fixed(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+        for (name, wanted) in &self.fixed {
+            let found = one(headers, std::slice::from_ref(name), "how the signature is made")?;
+            if found != wanted.as_bytes() {
+                return Err(Rejection::malformed(name, format!("it must be {wanted}; found: {}", shown(found))));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -172,10 +172,12 @@ impl fmt::Debug for Tag {
 /// `secret` is: their hashes are compared.
 #[must_use]
 pub fn same_text(claimed: &[u8], secret: &[u8]) -> bool {
-    text_tag(secret).matches(text_tag(claimed).as_bytes())
+    sha256(secret).matches(sha256(claimed).as_bytes())
 }
 
-fn text_tag(text: &[u8]) -> Tag {
+/// The SHA-256 of a text.
+#[must_use]
+pub fn sha256(text: &[u8]) -> Tag {
     let mut mac = Mac::plain(Hash::Sha256);
     mac.update(text);
     mac.finish()

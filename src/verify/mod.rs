@@ -44,12 +44,16 @@
 //! `{ts}`. A provider without a documented window gets 300 s both ways.
 
 mod armed;
+mod canonical;
 mod encoding;
 pub mod form;
 mod found;
 pub mod generic;
+pub mod inside;
 mod judge;
+pub mod jwt;
 pub mod mac;
+mod member;
 pub mod posted;
 mod preset;
 pub mod public;

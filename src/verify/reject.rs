@@ -45,6 +45,13 @@ pub enum Rejection {
     Stale(Skew),
     /// Signed right, at a time that is still to come.
     Future(Skew),
+    /// The signature is right, and what the signed token says is not true of the request.
+    BadClaim {
+        /// Where the token stands.
+        header: HeaderName,
+        /// What is wrong, in words; foreign text in it is escaped already.
+        problem: String,
+    },
     /// The signature is right, and covers the body by a hash that is another body's.
     BodyHash {
         /// Where the hash stands.
@@ -74,13 +81,14 @@ pub struct Skew {
 
 impl Rejection {
     /// Every code that [`Rejection::reason`] can give, for metrics that begin at zero.
-    pub const REASONS: [&'static str; 10] = [
+    pub const REASONS: [&'static str; 11] = [
         "missing_header",
         "malformed_header",
         "bad_signature",
         "bad_token",
         "stale",
         "future",
+        "bad_claim",
         "body_hash",
         "malformed_body",
         "unknown_url",
@@ -97,6 +105,7 @@ impl Rejection {
             Self::BadToken { .. } => "bad_token",
             Self::Stale(_) => "stale",
             Self::Future(_) => "future",
+            Self::BadClaim { .. } => "bad_claim",
             Self::BodyHash { .. } => "body_hash",
             Self::MalformedBody { .. } => "malformed_body",
             Self::UnknownUrl => "unknown_url",
@@ -125,6 +134,7 @@ impl fmt::Display for Rejection {
             Self::BadToken { header } => write!(f, "what {header} carries is not a configured secret"),
             Self::Stale(skew) => write!(f, "signed too long ago: {skew}"),
             Self::Future(skew) => write!(f, "signed at a time still to come: {skew}"),
+            Self::BadClaim { header, problem } => write!(f, "the token in {header} is signed right and not for this request: {problem}"),
             Self::BodyHash { place } => write!(f, "the body is not the signed one: its SHA-256 is not the one of {place}"),
             Self::MalformedBody { problem } => write!(f, "the body does not hold what the signature needs: {problem}"),
             Self::UnknownUrl => f.write_str(
@@ -239,9 +249,10 @@ mod tests {
             Rejection::MissingHeader { header: header.clone(), carries: "x" },
             Rejection::malformed(&header, "x"),
             Rejection::BadSignature { place: "x".to_owned(), secrets: 1, url: None },
-            Rejection::BadToken { header },
+            Rejection::BadToken { header: header.clone() },
             Rejection::Stale(skew),
             Rejection::Future(skew),
+            Rejection::BadClaim { header, problem: String::new() },
             Rejection::BodyHash { place: String::new() },
             Rejection::MalformedBody { problem: String::new() },
             Rejection::UnknownUrl,

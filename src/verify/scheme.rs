@@ -10,6 +10,8 @@ use http::HeaderName;
 
 use super::encoding::{Enc, KeyForm};
 use super::form::{Form, FormText};
+use super::inside::Inside;
+use super::jwt::Jwt;
 use super::mac::Hash;
 use super::posted::Posted;
 use super::public::PublicAlg;
@@ -34,6 +36,10 @@ pub enum Scheme {
     Form(Form),
     /// Signature and signed text are fields of a form.
     Posted(Posted),
+    /// A signature inside a JSON body, over some of its members.
+    Inside(Box<Inside>),
+    /// A signed token with claims about the request.
+    Jwt(Box<Jwt>),
 }
 
 /// A header that equals the secret.
@@ -84,6 +90,8 @@ pub struct Signed {
     pub time: Option<Time>,
     /// Headers that hold the message id; the first present one counts. Empty: no id is signed.
     pub id: Vec<HeaderName>,
+    /// Headers that must say exactly this: the version and the algorithm that the rest is for.
+    pub fixed: Vec<(HeaderName, &'static str)>,
 }
 
 /// How a text is signed.
@@ -91,6 +99,8 @@ pub struct Signed {
 pub enum Alg {
     /// HMAC (RFC 2104).
     Hmac(Hash),
+    /// HMAC with the hash that stands before the signature: `sha256=…` (WebSub).
+    HmacNamed,
     /// The plain hash of a text that contains the secret.
     Digest(Hash),
     /// With a private key, whose public half is what we have.
@@ -105,6 +115,9 @@ pub enum Carrier {
     /// In every header whose name is this, in lower case, and a number (`x-docusign-signature-1`,
     /// one for each active key).
     Numbered(&'static str),
+    /// In headers of which each belongs to one secret, by its place in the configuration; one that
+    /// is right suffices.
+    Own(Vec<HeaderName>),
 }
 
 /// How a header's value falls into signatures.
@@ -217,11 +230,13 @@ impl Scheme {
             Self::Token(_) => "token",
             Self::Basic(_) => "basic",
             Self::Signed(signed) => match signed.alg {
-                Alg::Hmac(_) => "hmac",
+                Alg::Hmac(_) | Alg::HmacNamed => "hmac",
                 Alg::Digest(_) => "digest",
                 Alg::Public(_) => "public-key",
             },
             Self::Form(_) | Self::Posted(_) => "form",
+            Self::Inside(_) => "body",
+            Self::Jwt(_) => "jwt",
         }
     }
 
@@ -230,8 +245,15 @@ impl Scheme {
     pub fn time(&self) -> Option<&Time> {
         match self {
             Self::Signed(signed) => signed.time.as_ref(),
-            Self::None | Self::Token(_) | Self::Basic(_) | Self::Form(_) | Self::Posted(_) => None,
+            Self::Inside(inside) => inside.time.as_ref(),
+            Self::None | Self::Token(_) | Self::Basic(_) | Self::Form(_) | Self::Posted(_) | Self::Jwt(_) => None,
         }
+    }
+
+    /// Whether the provider itself says how old a request may be.
+    #[must_use]
+    pub fn limits_age(&self) -> bool {
+        matches!(self, Self::Jwt(_)) || self.time().is_some_and(|time| time.window.is_some())
     }
 
     /// Whether the signature covers the body; what stands anywhere else may then be believed only
@@ -240,10 +262,24 @@ impl Scheme {
     pub fn covers_body(&self) -> bool {
         match self {
             Self::Form(_) => true,
-            // What it covers is one field, and what it holds is not for others to read.
-            Self::Posted(_) => false,
+            // They cover parts of it.
+            Self::Posted(_) | Self::Inside(_) => false,
             Self::Signed(signed) => signed.template.uses(&Piece::Body),
+            Self::Jwt(jwt) => jwt.body.is_some(),
             Self::None | Self::Token(_) | Self::Basic(_) => false,
+        }
+    }
+
+    /// Whether the signature covers what stands at this key expression.
+    #[must_use]
+    pub fn covers(&self, rule: &str) -> bool {
+        let in_body = rule.starts_with("body.") || rule.starts_with('$');
+        match self {
+            Self::Inside(inside) => in_body && inside.covers(rule),
+            Self::Posted(_) => false,
+            Self::Form(_) | Self::Signed(_) | Self::Jwt(_) | Self::None | Self::Token(_) | Self::Basic(_) => {
+                in_body && self.covers_body()
+            }
         }
     }
 
@@ -252,8 +288,9 @@ impl Scheme {
     pub fn covers_url(&self) -> bool {
         match self {
             Self::Form(_) => true,
-            Self::Signed(signed) => signed.template.uses(&Piece::Url),
-            Self::None | Self::Token(_) | Self::Basic(_) | Self::Posted(_) => false,
+            Self::Signed(signed) => signed.template.uses(&Piece::Url) || signed.template.uses(&Piece::UrlDecoded),
+            Self::Jwt(jwt) => jwt.covers_url(),
+            Self::None | Self::Token(_) | Self::Basic(_) | Self::Posted(_) | Self::Inside(_) => false,
         }
     }
 
@@ -262,7 +299,7 @@ impl Scheme {
     #[must_use]
     pub fn headers(&self) -> Headers {
         match self {
-            Self::None | Self::Posted(_) => Headers::default(),
+            Self::None | Self::Posted(_) | Self::Inside(_) => Headers::default(),
             Self::Form(form) => {
                 let carriers = vec![form.header.as_str().to_owned()];
                 let others = match &form.text {
@@ -272,6 +309,7 @@ impl Scheme {
                 Headers { carriers, others }
             }
             Self::Token(token) => Headers::carriers(&token.headers),
+            Self::Jwt(jwt) => Headers::carriers(std::slice::from_ref(&jwt.header)),
             Self::Basic(_) => Headers::carriers(&[http::header::AUTHORIZATION]),
             Self::Signed(signed) => signed.headers(),
         }
@@ -283,7 +321,7 @@ impl Scheme {
     /// The knob at fault, by its name in the configuration, and what is wrong in words.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
-            Self::None | Self::Form(_) | Self::Posted(_) => Ok(()),
+            Self::None | Self::Form(_) | Self::Posted(_) | Self::Inside(_) | Self::Jwt(_) => Ok(()),
             Self::Token(token) if token.headers.is_empty() => Err(("header", "the token's header is missing".into())),
             Self::Token(_) => Ok(()),
             Self::Basic(basic) => match &basic.user {
@@ -317,24 +355,25 @@ fn texts(names: &[HeaderName]) -> impl Iterator<Item = String> {
 }
 
 impl Signed {
-    fn headers(&self) -> Headers {
+    pub(super) fn headers(&self) -> Headers {
         let time = match self.time.as_ref().map(|time| &time.place) {
             Some(Place::Header(names)) => names.as_slice(),
             Some(Place::Item(_) | Place::FirstItem | Place::Body(_)) | None => &[],
         };
-        let in_text = self.template.headers().map(|name| name.as_str().to_owned());
+        let in_text = self.template.headers().chain(self.template.list()).map(|name| name.as_str().to_owned());
+        let fixed = self.fixed.iter().map(|(name, _)| name.as_str().to_owned());
         Headers {
             carriers: match &self.carrier {
-                Carrier::Header(names) => texts(names).collect(),
+                Carrier::Header(names) | Carrier::Own(names) => texts(names).collect(),
                 Carrier::Numbered(before) => vec![(*before).to_owned()],
             },
-            others: texts(&self.id).chain(texts(time)).chain(in_text).collect(),
+            others: texts(&self.id).chain(texts(time)).chain(in_text).chain(fixed).collect(),
         }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
         let wrong = |knob, problem: &str| Err((knob, problem.to_owned()));
-        if let Carrier::Header(headers) = &self.carrier
+        if let Carrier::Header(headers) | Carrier::Own(headers) = &self.carrier
             && headers.is_empty()
         {
             return wrong("header", "the signature's header is missing");
@@ -391,6 +430,8 @@ impl Signed {
             }
             (Place::Body(path), _) if path.is_empty() => wrong("timestamp", "the path into the body is empty"),
             (Place::Header(headers), _) if headers.is_empty() => wrong("timestamp", "its header is missing"),
+            // A list of signed headers must name it, which each request is asked for.
+            (Place::Header(_), _) if !in_text && self.template.list().is_some() => Ok(()),
             (Place::Header(_) | Place::Item(_) | Place::FirstItem, _) if !in_text => {
                 wrong("template", "the timestamp is not part of the signed text ({ts}): anybody could renew it")
             }

@@ -4,10 +4,11 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::armed::Armed;
+use super::canonical;
 use super::encoding::Enc;
 use super::found::one;
 use super::judge::{Request, Verifier, When};
-use super::scheme::{Basic, Carrier, Items, List, Place, Scheme, Signed, Time, Token};
+use super::scheme::{Alg, Basic, Carrier, Items, List, Place, Scheme, Signed, Time, Token};
 use super::template::{Parts, Piece};
 use super::time;
 use crate::event::Wall;
@@ -81,6 +82,8 @@ impl Verifier {
             Scheme::Signed(signed) => write_signature(signed, secret()?, outgoing, headers),
             Scheme::Form(form) => form.sign(secret()?, outgoing, headers),
             Scheme::Posted(posted) => self.sign_posted(posted, outgoing),
+            Scheme::Inside(inside) => self.sign_inside(inside, outgoing),
+            Scheme::Jwt(jwt) => jwt.sign(secret()?, outgoing, headers),
         }
     }
 
@@ -125,11 +128,21 @@ fn write_signature(
     if signed.template.uses(&Piece::Header(http::header::DATE)) && !headers.contains_key(http::header::DATE) {
         put(headers, &http::header::DATE, time::http_date(outgoing.now).as_bytes(), "the date")?;
     }
+    for (name, value) in &signed.fixed {
+        put(headers, name, value.as_bytes(), "what is fixed")?;
+    }
+    if let Some(list) = signed.template.list() {
+        let names = signed.headers().others.join(",");
+        put(headers, list, names.as_bytes(), "the names of the signed headers")?;
+    }
+    let target = canonical::target(None, target_of(outgoing.url), &signed.template);
+    let listed = canonical::listed(signed, headers).map_err(|no| SignError::Body(no.to_string()))?;
     let parts = Parts {
         body: outgoing.body,
         time: time_text.as_bytes(),
         id: outgoing.id.as_bytes(),
         url: outgoing.url,
+        url_decoded: &canonical::url_decoded(outgoing.url),
         method: outgoing.method.as_str(),
         headers: signed
             .template
@@ -138,13 +151,23 @@ fn write_signature(
                 one(headers, std::slice::from_ref(name), "").map_err(|_| SignError::MissingHeader(name.clone()))
             })
             .collect::<Result<_, _>>()?,
+        target: &target,
+        listed: &listed,
     };
     let mut mac = secret.start().ok_or(SignError::PublicKeyOnly)?;
     signed.template.feed(&parts, secret.value.expose(), &mut mac);
-    let prefix = signed.prefix.as_ref().map_or("", |prefix| &*prefix.text);
+    let prefix = match signed.alg {
+        // The first of the keys signs.
+        Alg::HmacNamed => "sha256=",
+        Alg::Hmac(_) | Alg::Digest(_) | Alg::Public(_) => signed.prefix.as_ref().map_or("", |prefix| &*prefix.text),
+    };
     let signature = format!("{prefix}{}", signed.enc.encode(mac.finish().as_bytes()));
     let value = as_items(signed, &time_text, &signature);
     match &signed.carrier {
+        Carrier::Own(names) => {
+            let name = names.get(secret.index).expect("a secret that is used has a header of its own");
+            put(headers, name, value.as_bytes(), "the signature")
+        }
         Carrier::Header(names) => put(headers, first(names), value.as_bytes(), "the signature"),
         Carrier::Numbered(before) => {
             let name = HeaderName::from_bytes(format!("{before}1").as_bytes())
@@ -185,6 +208,12 @@ fn as_items(signed: &Signed, time_text: &str, signature: &str) -> String {
             }
         }
     }
+}
+
+/// Path and query of an address.
+fn target_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.find(['/', '?']).and_then(|at| rest.get(at..)).unwrap_or("/")
 }
 
 fn first(names: &[HeaderName]) -> &HeaderName {

@@ -19,12 +19,18 @@ pub enum Piece {
     Id,
     /// The public address that was posted to.
     Url,
+    /// The same, some of its escapes undone as HubSpot does. Not for templates in text.
+    UrlDecoded,
     /// The method.
     Method,
     /// The secret itself.
     Secret,
     /// A header's value, without the blanks around it.
     Header(HeaderName),
+    /// Path and query of the address, encoded as Contentful does. Not for templates in text.
+    Target,
+    /// `name:value` of the headers that this header lists, joined by `;`. Not for templates in text.
+    Listed(HeaderName),
 }
 
 /// A signed text: `{body}`, `v0:{ts}:{body}`, `{id}.{ts}.{body}` …
@@ -39,8 +45,11 @@ pub(super) struct Parts<'a> {
     pub(super) time: &'a [u8],
     pub(super) id: &'a [u8],
     pub(super) url: &'a str,
+    pub(super) url_decoded: &'a str,
     pub(super) method: &'a str,
     pub(super) headers: Vec<&'a [u8]>,
+    pub(super) target: &'a str,
+    pub(super) listed: &'a [u8],
 }
 
 const KNOWN: &str = "{body} {ts} {id} {url} {method} {secret} {hdr:Name}";
@@ -79,6 +88,19 @@ impl Template {
             return Err(format!("it is empty; the signed text is written with {KNOWN}"));
         }
         Ok(Self(pieces))
+    }
+
+    /// The template of these pieces.
+    pub(super) fn of(pieces: Vec<Piece>) -> Self {
+        Self(pieces)
+    }
+
+    /// The header that lists others, where the text covers such a list.
+    pub(super) fn list(&self) -> Option<&HeaderName> {
+        self.0.iter().find_map(|piece| match piece {
+            Piece::Listed(name) => Some(name),
+            _ => None,
+        })
     }
 
     /// Its pieces, in order.
@@ -126,8 +148,11 @@ impl Template {
                 Piece::Time => parts.time,
                 Piece::Id => parts.id,
                 Piece::Url => parts.url.as_bytes(),
+                Piece::UrlDecoded => parts.url_decoded.as_bytes(),
                 Piece::Method => parts.method.as_bytes(),
                 Piece::Secret => secret,
+                Piece::Target => parts.target.as_bytes(),
+                Piece::Listed(_) => parts.listed,
                 Piece::Header(_) => headers.next().expect("the parts have one value for each header of the template"),
             });
         }
@@ -196,7 +221,15 @@ mod tests {
     #[test]
     fn the_pieces_are_hashed_in_their_order() {
         let template = Template::parse("{secret}|{method}|{url}|{hdr:a}|{ts}|{hdr:b}|{id}|{body}").unwrap();
-        let parts = Parts { body: b"B", time: b"T", id: b"I", url: "U", method: "M", headers: vec![b"1", b"2"] };
+        let parts = Parts {
+            body: b"B",
+            time: b"T",
+            id: b"I",
+            url: "U",
+            method: "M",
+            headers: vec![b"1", b"2"],
+            ..Parts::default()
+        };
         let mut fed = Mac::plain(Hash::Sha256);
         template.feed(&parts, b"S", &mut fed);
         let mut whole = Mac::plain(Hash::Sha256);

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::encoding::KeyForm;
 use super::generic::{Future, GenericSpec, HmacSpec, PlaceSpec, TimestampSpec};
+use super::inside::{Each, Inside, Proof};
 use super::public::PublicAlg;
 use super::scheme::{Alg, Place, Scheme};
 use super::*;
@@ -295,6 +296,120 @@ fn a_form_is_signed_with_its_address_and_its_decoded_fields() {
 }
 
 #[test]
+fn a_place_among_keys_may_be_empty_where_each_has_its_header() {
+    let lines = |verifier: &Verifier| sign(verifier, b"{}");
+    let second = Verifier::new(provider("box", &["", "b"])).unwrap();
+    let headers = lines(&second);
+    assert!(headers.contains_key("box-signature-secondary") && !headers.contains_key("box-signature-primary"));
+    assert_eq!(second.judge(&request(&headers, b"{}"), NOW).unwrap().secret, Some(1));
+    let swapped = Verifier::new(provider("box", &["b", ""])).unwrap();
+    assert_eq!(swapped.judge(&request(&headers, b"{}"), NOW).unwrap_err().reason(), "bad_signature");
+    assert_eq!(Verifier::new(provider("box", &["", ""])).unwrap_err(), SpecError::NoSecret { scheme: "box".into() });
+    assert!(Verifier::new(provider("box", &["a", "b", "c"])).unwrap_err().to_string().contains("no further secret"));
+}
+
+#[test]
+fn every_item_of_a_body_must_be_right() {
+    let graph = Verifier::new(provider("microsoft-graph", &["old", "state"])).unwrap();
+    let judged = |body: &str| {
+        graph.judge(&request(&HeaderMap::new(), body.as_bytes()), NOW).map(|ok| ok.secret).map_err(|no| no.to_string())
+    };
+    assert_eq!(judged(r#"{"value":[{"clientState":"state"},{"clientState":"old"}]}"#), Ok(Some(1)));
+    let told = judged(r#"{"value":[{"clientState":"state"},{"clientState":"stat"}]}"#).unwrap_err();
+    assert!(told.starts_with("the signature in value.1.clientState was not made with any of the 2"), "{told}");
+    for (body, words) in [
+        (r#"{"value":[{"clientState":"state"},{}]}"#, "nothing stands at value.1.clientState, which carries"),
+        (r#"{"value":[{"clientState":{"state":1}}]}"#, "what stands at value.0.clientState is no single value"),
+        (r#"{"value":[]}"#, "it holds no signed item"),
+        (r#"{"value":{}}"#, "is no list of at most 1000 items"),
+        ("{}", "nothing stands at value"),
+        ("", "it is not a JSON document"),
+    ] {
+        let told = judged(body).unwrap_err();
+        assert!(told.contains(words), "{body}: {told}");
+    }
+    let outgoing = Outgoing { method: &POST, url: "", body: br#"{"value":[{"clientState":"x"}]}"#, now: NOW, id: "" };
+    let told = graph.sign(&outgoing, &mut HeaderMap::new()).unwrap_err().to_string();
+    assert_eq!(told, "this cannot be signed: the body must hold the secret at value.0.clientState");
+}
+
+#[test]
+fn a_list_of_signed_headers_must_hold_what_is_relied_on() {
+    let verifier = Verifier::new(provider("contentful", &["s"])).unwrap();
+    let good = sign(&verifier, b"{}");
+    let list = HeaderName::from_static("x-contentful-signed-headers");
+    assert_eq!(good[&list], "x-contentful-timestamp,x-contentful-signed-headers");
+    let with = |value: &str| {
+        let mut lines = good.clone();
+        lines.insert(list.clone(), HeaderValue::from_str(value).unwrap());
+        verifier.judge(&request(&lines, b"{}"), NOW).unwrap_err().to_string()
+    };
+    assert!(with("x-contentful-signed-headers").contains("does not list x-contentful-timestamp"));
+    assert!(with("x-contentful-timestamp").contains("does not list x-contentful-signed-headers"));
+    assert!(with("x-contentful-timestamp,a b").contains("not a header's name"));
+    assert!(with(&"x,".repeat(65)).contains("more than 64 names"));
+    assert!(with("x-contentful-timestamp,x-contentful-signed-headers,x").contains("header x is missing"));
+}
+
+#[test]
+fn a_token_must_be_true_of_its_request() {
+    let bird = Verifier::new(provider("messagebird-jwt", &["s"])).unwrap();
+    let good = sign(&bird, b"{}");
+    let token = good["messagebird-signature-jwt"].to_str().unwrap().to_owned();
+    let judged = |token: &str, body: &[u8], target, seconds: u64| {
+        let lines = headers(&[("messagebird-signature-jwt", token)]);
+        let request = Request { target, ..request(&lines, body) };
+        bird.judge(&request, Wall(NOW.0 + 1_000_000 * seconds)).map_err(|no| (no.reason(), no.to_string()))
+    };
+    let (here, there) = ("/in/7?x=1", "/in/8");
+    for seconds in [0, 1, 61] {
+        assert!(judged(&token, b"{}", here, seconds).is_ok(), "{seconds}");
+    }
+    let refusal = |token: &str, body: &[u8], target, seconds| judged(token, body, target, seconds).unwrap_err();
+    let (code, words) = refusal(&token, b"{}", here, 62);
+    assert_eq!(code, "bad_claim");
+    assert!(words.ends_with("it ended at 2026-01-01T00:01:00Z, it is 2026-01-01T00:01:02Z now"), "{words}");
+    let (code, words) = refusal(&token, b"{}", there, 0);
+    assert!(code == "bad_claim" && words.ends_with("its url_hash is not that of https://a.example/in/8"), "{words}");
+    assert_eq!(refusal(&token, b"", here, 0).0, "body_hash");
+    assert_eq!(refusal(&token, b"{ }", here, 0).0, "body_hash");
+
+    let part = |text: &str| Enc::Base64Url.encode(text.as_bytes());
+    let rest = token.split_once('.').unwrap().1;
+    for (head, words) in [
+        (r#"{"alg":"none"}"#, "must be HS256 or HS384 or HS512; found: none"),
+        (r#"{"alg":"HS1"}"#, "found: HS1"),
+        (r#"{"alg":"HS256","crit":["x"]}"#, "critical extensions"),
+        ("x", "not JSON"),
+    ] {
+        let (code, told) = refusal(&format!("{}.{rest}", part(head)), b"{}", here, 0);
+        assert!(code == "malformed_header" && told.contains(words), "{head}: {told}");
+    }
+    for text in ["", ".", "a.b", &format!("{token}."), &format!("{token}="), &format!("{token}.e30")] {
+        assert!(judged(text, b"{}", here, 0).is_err(), "{text}");
+    }
+    let (head, claims) = (part(r#"{"alg":"HS384"}"#), rest.split('.').next().unwrap());
+    assert_eq!(refusal(&format!("{head}.{claims}.AAAA"), b"{}", here, 0).0, "bad_signature");
+}
+
+#[test]
+fn a_hub_may_choose_the_hash() {
+    let verifier = Verifier::new(provider("websub", &["secret"])).unwrap();
+    for (alg, hash) in mac::Hash::NAMED {
+        let mut mac = mac::Key::new(hash, b"secret").start();
+        mac.update(b"{}");
+        let signature = Enc::Hex.encode(mac.finish().as_bytes());
+        let judged = |alg| {
+            let lines = headers(&[("x-hub-signature", &format!("{alg}={signature}"))]);
+            verifier.judge(&request(&lines, b"{}"), NOW).map_err(|no| no.reason())
+        };
+        assert!(judged(alg).is_ok(), "{alg}");
+        assert_eq!(judged(if alg == "sha1" { "sha256" } else { "sha1" }), Err("bad_signature"));
+        assert_eq!(judged("md5"), Err("malformed_header"));
+    }
+}
+
+#[test]
 fn nothing_that_is_printed_holds_a_secret() {
     let secret = "s3cr3t-value";
     let spec = provider("stripe", &[secret]);
@@ -332,10 +447,12 @@ fn secret_for(scheme: &Scheme) -> &'static str {
             (Alg::Public(PublicAlg::Ed25519), _) => "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=",
             (Alg::Public(PublicAlg::EcdsaP256), _) => P256_KEY,
             (Alg::Public(PublicAlg::RsaPkcs1), _) => RSA_KEY,
-            (Alg::Hmac(_) | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
+            (Alg::Hmac(_) | Alg::HmacNamed | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
         },
         Scheme::Posted(_) => "public:private",
-        Scheme::None | Scheme::Token(_) | Scheme::Form(_) => "00112233445566778899aabbccddeeff",
+        Scheme::None | Scheme::Token(_) | Scheme::Form(_) | Scheme::Inside(_) | Scheme::Jwt(_) => {
+            "00112233445566778899aabbccddeeff"
+        }
     }
 }
 
@@ -348,7 +465,8 @@ fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
     match scheme {
         Scheme::Form(_) => format!("b={plain}&a=x{plain}").into_bytes(),
         Scheme::Posted(posted) => format!("{}={PLACE}&{}=x{plain}", posted.signature, posted.payload).into_bytes(),
-        Scheme::Signed(_) | Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => {
+        Scheme::Inside(inside) => inside_body(inside, &plain),
+        Scheme::Signed(_) | Scheme::Jwt(_) | Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => {
             match scheme.time().map(|time| (&time.place, time.unit)) {
                 Some((Place::Body(path), unit)) => {
                     let rest = serde_json::to_string(rest).unwrap();
@@ -358,6 +476,31 @@ fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
             }
         }
     }
+}
+
+/// A body whose items hold a signature, and `rest` in every signed member but the time.
+fn inside_body(inside: &Inside, rest: &str) -> Vec<u8> {
+    let mut item = serde_json::json!({});
+    let mut put = |path: &[&str], text: &str| {
+        let (last, outer) = path.split_last().unwrap();
+        let at = outer.iter().fold(&mut item, |at, name| &mut at[*name]);
+        at[*last] = text.into();
+    };
+    for path in inside.text {
+        put(path, rest);
+    }
+    let equal = inside.proof == Proof::Equal;
+    put(inside.signature, if equal { "00112233445566778899aabbccddeeff" } else { PLACE });
+    if let Some(Place::Body(path)) = inside.time.as_ref().map(|time| &time.place) {
+        let path: Vec<&str> = path.iter().map(|name| &**name).collect();
+        put(&path, &inside.time.as_ref().unwrap().unit.write(NOW));
+    }
+    let whole = match inside.each {
+        None => item,
+        Some(Each { list, envelope: Some(envelope) }) => serde_json::json!({ list: [{ envelope: item }] }),
+        Some(Each { list, envelope: None }) => serde_json::json!({ list: [item] }),
+    };
+    whole.to_string().into_bytes()
 }
 
 /// A whole request that `verifier` signs at [`NOW`], wherever its signature stands.
@@ -378,8 +521,8 @@ fn signed(verifier: &Verifier, rest: &str) -> (HeaderMap, Vec<u8>) {
 
 fn signature_header(scheme: &Scheme) -> Option<HeaderName> {
     match scheme {
-        Scheme::Signed(_) | Scheme::Form(_) => header_names(scheme).into_iter().next(),
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Posted(_) => None,
+        Scheme::Signed(_) | Scheme::Form(_) | Scheme::Jwt(_) => header_names(scheme).into_iter().next(),
+        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Posted(_) | Scheme::Inside(_) => None,
     }
 }
 
@@ -464,6 +607,8 @@ proptest! {
         body in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),
             "[abt_signaturepyload=&%|+0-9]{0,80}".prop_map(String::into_bytes),
+            r#"[\[{"]{0,3}((value|signature|notificationItems|NotificationRequestItem|clientState|"|:|\{|\}|\[|,|1)){0,20}"#
+                .prop_map(String::into_bytes),
         ],
         seconds in any::<u32>(),
         url in any::<bool>(),

@@ -3,14 +3,12 @@
 //! The text of a time goes into the signed text as received; what is read here is only compared
 //! with the clock that the caller brings.
 
-use std::fmt;
 use std::str::FromStr as _;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::value::RawValue;
 
+use super::member;
 use super::reject::{Rejection, Skew};
 use super::scheme::{Unit, Window};
 use crate::event::Wall;
@@ -119,82 +117,16 @@ pub(super) fn within(window: Window, sent_ms: i64, now: Wall) -> Result<(), Reje
 }
 
 /// The moment in the JSON body at `path`: a number for the numeric units, a string for the others.
-/// Of duplicate members the last counts, as in the receivers' parsers.
 pub(super) fn in_body(body: &[u8], path: &[Box<str>], unit: Unit) -> Result<i64, Rejection> {
     let malformed = |problem: String| Rejection::MalformedBody { problem };
-    let not_json = || malformed("it is not a JSON document".to_owned());
-    let text = std::str::from_utf8(body).map_err(|_| not_json())?;
-    let mut at: &RawValue = serde_json::from_str(text).map_err(|_| not_json())?;
-    for name in path {
-        let inside = if at.get().starts_with('{') {
-            Member(name).deserialize(&mut serde_json::Deserializer::from_str(at.get())).map_err(|_| not_json())?
-        } else {
-            None
-        };
-        at = inside.ok_or_else(|| malformed(format!("nothing stands at {}", path.join("."))))?;
-    }
-    let text = at.get();
+    let document = member::document(body).ok_or_else(|| malformed("it is not a JSON document".to_owned()))?;
+    let value = member::at(document, path).ok_or_else(|| malformed(format!("nothing stands at {}", path.join("."))))?;
+    let text = value.get();
     let read = match unit {
         Unit::Seconds | Unit::Millis => unit.read(text.as_bytes()),
-        Unit::Rfc3339 | Unit::HttpDate => {
-            serde_json::from_str::<String>(text).ok().and_then(|text| unit.read(text.as_bytes()))
-        }
+        Unit::Rfc3339 | Unit::HttpDate => member::scalar(value).and_then(|text| unit.read(text.as_bytes())),
     };
     read.ok_or_else(|| malformed(format!("what stands at {} is not {}", path.join("."), unit.looks_like())))
-}
-
-/// Finds the last member of this name without building a tree of the document.
-struct Member<'n>(&'n str);
-
-impl<'de> DeserializeSeed<'de> for Member<'_> {
-    type Value = Option<&'de RawValue>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Member<'_> {
-    type Value = Option<&'de RawValue>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
-        while let Some(same) = map.next_key_seed(Is(self.0))? {
-            if same {
-                found = Some(map.next_value()?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Compares a key with this name.
-struct Is<'n>(&'n str);
-
-impl<'de> DeserializeSeed<'de> for Is<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Is<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a member's name")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
-        Ok(name == self.0)
-    }
 }
 
 #[cfg(test)]

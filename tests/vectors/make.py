@@ -14,8 +14,9 @@ import json
 import pathlib
 import random
 import sys
+import unicodedata
 import urllib.parse
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 try:
     from cryptography.hazmat.primitives import hashes, serialization
@@ -210,6 +211,13 @@ def v0(name, signature, stamp, old=None, future=None):
                   lambda sig, r: [[stamp, str(r["now"])], [signature, "v0=" + sig]], old=old, future=future)
 
 
+def hubspot_url(url):
+    """The address with those escapes undone that HubSpot's documentation lists."""
+    for c in ":/?@!$'()*,;":
+        url = url.replace(f"%{ord(c):02X}", c)
+    return url
+
+
 HEX_KEY, HEX_OTHER = "00ff10A0" * 8, "01ff10A0" * 8
 LINEAR = b'{"type":"Issue","webhookTimestamp":%d,"data":{"webhookTimestamp":1}}'
 
@@ -268,7 +276,7 @@ SENDERS = [
     Sender("hubspot-v2", lambda r, secret: (secret + r["method"] + r["url"]).encode() + r["body"],
            one("X-HubSpot-Signature"), plain=True, covers="body url method"),
     Sender("hubspot-v3",
-           lambda r, secret: (r["method"] + r["url"]).encode() + r["body"] + millis(r["now"]).encode(),
+           lambda r, secret: (r["method"] + hubspot_url(r["url"])).encode() + r["body"] + millis(r["now"]).encode(),
            lambda sig, r: [["X-HubSpot-Signature-v3", sig], ["X-HubSpot-Request-Timestamp", millis(r["now"])]],
            enc=b64, old=300, covers="body url method"),
     simple("typeform", "Typeform-Signature", "sha256=", enc=b64),
@@ -303,6 +311,9 @@ SENDERS = [
            old=300, future=300),
     Sender("mux", dotted(seconds), paired("Mux-Signature", seconds), old=300),
     Sender("workos", dotted(millis), paired("WorkOS-Signature", millis, join=", "), old=180),
+    simple("websub", "X-Hub-Signature", "sha512=", alg="sha512"),
+    simple("easypost", "X-Hmac-Signature", "hmac-sha256-hex=", secret="schlüssel-ﬁ-\u00c5",
+           key=lambda secret: unicodedata.normalize("NFKD", secret).encode()),
     simple("checkr", "X-Checkr-Signature"),
 ]
 
@@ -381,7 +392,8 @@ def signed(sender):
     emit("no-secret-of-ours", "invalid", sender.headers(r, ""))
     if "url" in sender.covers:
         emit("other-host", "invalid", r=request(sender, url=URL.replace("hooks.", "proxy.")))
-        emit("query-decoded", "invalid", r=request(sender, url=URL.replace("%2F", "/")))
+        undone = "valid" if sender.name == "hubspot-v3" else "invalid"
+        emit("query-decoded", undone, r=request(sender, url=URL.replace("%2F", "/")))
     if "method" in sender.covers:
         emit("other-method", "invalid", r=request(sender, method="PUT"))
     if "id" in sender.covers.split():
@@ -400,7 +412,7 @@ def signed(sender):
             emit(case, "invalid", sender.headers(request(sender, body=body), secret), r=request(sender, body=body))
 
 
-def token(name, header):
+def shared_word(name, header):
     secret = "own-Token-of-" + name
     for case, expected, headers in [
         ("right", "valid", [[header, secret]]),
@@ -577,6 +589,305 @@ def braintree():
     emit("secret-is-no-pair", "invalid", good, secrets=[private.replace(":", "-")])
 
 
+def emitter(name, headers, body=BODY, secrets=(), method="POST", **more):
+    """Writes lines of one provider; what a case does not change is as given here."""
+    def emit(case, expected, headers=headers, body=body, secrets=secrets, url=URL, now=NOW, method=method, **fields):
+        r = {"body": body, "method": method, "url": url, "now": now}
+        line(name, case, expected, headers, list(secrets), r, **{**more, **fields})
+    return emit
+
+
+def without(headers, name):
+    return [h for h in headers if h[0] != name]
+
+
+def replaced(headers, name, change):
+    return [[n, change(v) if n == name else v] for n, v in headers]
+
+
+def box():
+    first, second = "own-primary-key", "own-secondary-key"
+    stamp = datetime.fromtimestamp(NOW, timezone(timedelta(hours=-7))).isoformat()
+
+    def sig(key, body=BODY, stamp=stamp):
+        return b64(hmac.new(key.encode(), body + stamp.encode(), "sha256").digest())
+
+    def headers(primary=sig(first), secondary=sig(second)):
+        return [["box-delivery-timestamp", stamp], ["box-signature-version", "1"],
+                ["box-signature-algorithm", "HmacSHA256"], ["box-signature-primary", primary],
+                ["box-signature-secondary", secondary]]
+
+    good = headers()
+    emit = emitter("box", good, secrets=[first, second])
+    emit("right", "valid")
+    emit("empty-body", "valid", headers(sig(first, b""), sig(second, b"")), b"")
+    emit("only-primary", "valid", without(good, "box-signature-secondary"), secrets=[first, ""])
+    emit("only-secondary", "valid", without(good, "box-signature-primary"), secrets=["", second])
+    emit("one-key-configured", "valid", secrets=[first])
+    emit("primary-changed", "valid", headers("AAAA" + sig(first)[4:]))
+    emit("secondary-is-no-base64", "valid", headers(secondary="%"))
+    emit("both-changed", "invalid", headers(swap(sig(first)), swap(sig(second))))
+    emit("headers-swapped", "invalid", headers(sig(second), sig(first)))
+    emit("keys-swapped", "invalid", secrets=[second, first])
+    emit("key-of-the-missing-header", "invalid", without(good, "box-signature-primary"), secrets=[first, ""])
+    emit("no-signature", "invalid", good[:3])
+    emit("empty-signatures", "invalid", headers("", ""))
+    emit("body-changed", "invalid", body=BODY + b" ")
+    emit("other-keys", "invalid", secrets=["x", "y"])
+    emit("no-keys", "invalid", secrets=["", ""])
+    emit("three-keys", "invalid", secrets=[first, second, "third"])
+    for name, other in [("box-signature-version", "2"), ("box-signature-algorithm", "HmacSHA1")]:
+        emit("other-" + name, "invalid", replaced(good, name, lambda _: other))
+        emit("without-" + name, "invalid", without(good, name))
+    emit("same-moment-other-text", "invalid", replaced(good, "box-delivery-timestamp",
+                                                       lambda _: rfc3339(NOW).replace(".123456789", "")))
+    emit("without-time", "invalid", good[1:])
+    emit("just-in-time", "valid", now=NOW + 599)
+    emit("stale", "invalid", now=NOW + 602)
+    emit("from-the-future", "valid", now=NOW - 10 ** 6)
+
+
+def contentful():
+    secret, listed = "own-contentful-secret", "X-Topic,x-contentful-signed-headers,x-contentful-timestamp"
+    names = [["X-Topic", "Entry.publish"], ["x-contentful-timestamp", millis(NOW)]]
+
+    def headers(listed=listed, url=URL, body=BODY, method="POST", key=secret, names=names):
+        sent = [*names, ["x-contentful-signed-headers", listed]]
+        values = {n.lower(): v for n, v in sent}
+        path, _, query = url.removeprefix("https://hooks.example.com").partition("?")
+        target = urllib.parse.quote(path, safe="/~!@#$&*()=:,;?+'-_.")
+        if query:
+            target += "?" + urllib.parse.quote(query, safe="-_.!~*'()").replace("%", "%25")
+        lines = ";".join(n.lower() + ":" + values[n.lower()] for n in listed.split(","))
+        text = f"{method}\n{target}\n{lines}\n".encode() + body
+        return [*sent, ["x-contentful-signature", hmac.new(key.encode(), text, "sha256").hexdigest()]]
+
+    good = headers()
+    emit = emitter("contentful", good, secrets=[secret])
+    emit("right", "valid")
+    emit("second-secret", "valid", secrets=["other", secret])
+    emit("names-in-upper-case", "valid", [[n.upper(), v] for n, v in good])
+    emit("empty-body", "valid", headers(body=b""), b"")
+    emit("binary-body", "valid", headers(body=bytes(range(256))), bytes(range(256)))
+    bare = "https://hooks.example.com/in/a;b=c/é"
+    emit("no-query", "valid", headers(url=bare), url=bare)
+    emit("other-host", "valid", url=URL.replace("hooks.", "proxy."))
+    emit("unlisted-header-added", "valid", [*good, ["X-Other", "1"]])
+    emit("other-secret", "invalid", secrets=["other"])
+    emit("body-changed", "invalid", body=BODY + b" ")
+    emit("other-path", "invalid", url=URL.replace("/in/", "/out/"))
+    emit("query-decoded", "invalid", url=URL.replace("%2F", "/"))
+    emit("other-method", "invalid", method="PUT")
+    emit("listed-header-changed", "invalid", replaced(good, "X-Topic", lambda _: "Entry.delete"))
+    emit("list-in-other-order", "invalid", replaced(good, "x-contentful-signed-headers",
+                                                    lambda _: ",".join(listed.split(",")[::-1])))
+    for name, _ in good:
+        emit("without-" + name.lower(), "invalid", without(good, name))
+        emit("empty-" + name.lower(), "invalid", replaced(good, name, lambda _: ""))
+    emit("time-not-listed", "invalid", headers("x-topic,x-contentful-signed-headers"))
+    emit("list-not-listed", "invalid", headers("x-topic,x-contentful-timestamp"))
+    emit("signature-changed", "invalid", replaced(good, "x-contentful-signature", swap))
+    emit("just-in-time", "valid", now=NOW + 29)
+    emit("stale", "invalid", now=NOW + 32)
+    emit("longer-tolerance", "valid", now=NOW + 59, tolerance_s=60)
+    emit("from-the-future", "valid", now=NOW - 10 ** 6)
+
+
+def mailgun():
+    secret, token = "own-mailgun-signing-key", "a8ce0edb2dd8301dee6c2405235584e45aa91d1e9f979f3de0"
+
+    def body(key=secret, stamp=str(NOW), token=token, event="opened", **changes):
+        sig = hmac.new(key.encode(), f"{stamp}{token}".encode(), "sha256").hexdigest()
+        signature = {"timestamp": stamp, "token": token, "signature": sig, **changes}
+        return json.dumps({"signature": signature, "event-data": {"event": event, "id": "x"}}).encode()
+
+    emit = emitter("mailgun", [["Content-Type", "application/json"]], body(), [secret])
+    emit("right", "valid")
+    emit("time-as-number", "valid", body=body(stamp=NOW))
+    emit("second-secret", "valid", secrets=["other", secret])
+    emit("event-data-changed", "valid", body=body(event="delivered"), note="the event's data are not signed")
+    emit("other-secret", "invalid", secrets=["other"])
+    emit("other-time", "invalid", body=body(timestamp=str(NOW + 1)))
+    emit("other-token", "invalid", body=body(token="b" + token[1:], **{"signature": "0" * 64}))
+    emit("token-and-time-cut-elsewhere", "invalid", body=body(stamp=str(NOW) + "a", token=token[1:]), now=NOW,
+         tolerance_s=300)
+    emit("signature-cut", "invalid", body=body(signature="00"))
+    emit("signature-missing", "invalid", body=body(signature=""))
+    emit("signature-null", "invalid", body=body(signature=None))
+    emit("signature-is-a-list", "invalid", body=body(signature=[secret]))
+    emit("token-is-an-object", "invalid", body=body(token={}))
+    emit("no-members", "invalid", body=b"{}")
+    emit("not-json", "invalid", body=b"signature=1")
+    emit("just-in-time", "valid", now=NOW + 299, tolerance_s=300)
+    emit("stale", "invalid", now=NOW + 302, tolerance_s=300)
+    emit("from-the-future", "invalid", now=NOW - 302, tolerance_s=300)
+
+
+def adyen_payload():
+    secret, old = HEX_KEY, HEX_OTHER
+
+    def item(key=secret, sign=True, **changes):
+        data = {"pspReference": "7914073381342284", "originalReference": "", "merchantAccountCode": "OwnMerchant",
+                "merchantReference": "Möwe:1\\2", "amount": {"value": 1130, "currency": "EUR"},
+                "eventCode": "AUTHORISATION", "success": "true", "eventDate": "2026-01-01T00:00:00Z", **changes}
+        amount = data.get("amount") or {}
+        parts = [data.get("pspReference"), data.get("originalReference"), data.get("merchantAccountCode"),
+                 data.get("merchantReference"), amount.get("value"), amount.get("currency"), data.get("eventCode"),
+                 data.get("success")]
+        text = ":".join("" if part is None else str(part) for part in parts)
+        sig = b64(hmac.new(bytes.fromhex(key), text.encode(), "sha256").digest())
+        return {**data, "additionalData": {"hmacSignature": sig}} if sign else data
+
+    def body(*items, **json_style):
+        items = [{"NotificationRequestItem": one} for one in items]
+        return json.dumps({"live": "false", "notificationItems": items}, **json_style).encode()
+
+    good = item()
+    emit = emitter("adyen-payload", [["Content-Type", "application/json"]], body(good), [secret])
+    emit("right", "valid")
+    emit("second-secret", "valid", secrets=[old, secret])
+    emit("spaced-and-not-escaped", "valid", body=body(good, indent=1, ensure_ascii=False))
+    emit("two-items", "valid", body=body(good, item(pspReference="2", success="false")))
+    emit("two-items-by-two-secrets", "valid", body=body(good, item(old)), secrets=[secret, old])
+    emit("members-missing-and-null", "valid", body=body(item(originalReference=None, amount=None)))
+    emit("unsigned-member-changed", "valid", body=body({**good, "eventDate": "x"}), note="not among the signed members")
+    emit("other-secret", "invalid", secrets=[old])
+    for name, value in [("pspReference", "1"), ("originalReference", "1"), ("merchantAccountCode", "Other"),
+                        ("merchantReference", ""), ("amount", {"value": 1131, "currency": "EUR"}),
+                        ("amount", {"value": 1130, "currency": "USD"}), ("eventCode", "REFUND"), ("success", "false")]:
+        case = name if not isinstance(value, dict) else f"amount-{value['value']}-{value['currency']}"
+        emit("other-" + case, "invalid", body=body({**good, name: value}))
+    emit("second-item-wrong", "invalid", body=body(good, {**good, "success": "false"}))
+    emit("second-item-unsigned", "invalid", body=body(good, item(sign=False)))
+    emit("no-items", "invalid", body=body())
+    emit("no-list", "invalid", body=b"{}")
+    emit("no-envelope", "invalid", body=json.dumps({"notificationItems": [good]}).encode())
+    emit("signature-missing", "invalid", body=body(item(sign=False)))
+    emit("signature-empty", "invalid", body=body({**good, "additionalData": {"hmacSignature": ""}}))
+    emit("member-is-an-object", "invalid", body=body({**good, "pspReference": {"a": 1}}))
+    emit("success-twice", "invalid", body=body(good).replace(b'"success": "true"', b'"success": "true", "success": "false"'))
+    emit("not-json", "invalid", body=b"x")
+    emit("too-many-items", "invalid", body=body(*[good] * 1001))
+
+
+def microsoft_graph():
+    secret = "own-client-state"
+
+    def body(*states):
+        return json.dumps({"value": [{"clientState": s, "tenantId": "t", "changeType": "updated"} for s in states]}).encode()
+
+    emit = emitter("microsoft-graph", [["Content-Type", "application/json"]], body(secret), [secret])
+    emit("right", "valid")
+    emit("several", "valid", body=body(secret, secret))
+    emit("second-secret", "valid", secrets=["other", secret])
+    emit("other-state", "invalid", body=body("other"))
+    emit("one-of-several-differs", "invalid", body=body(secret, "other"))
+    emit("only-its-beginning", "invalid", body=body(secret[:-1]))
+    emit("other-case", "invalid", body=body(secret.upper()))
+    emit("state-missing", "invalid", body=b'{"value":[{"tenantId":"t"}]}')
+    emit("state-null", "invalid", body=body(None))
+    emit("no-notification", "invalid", body=body())
+    emit("not-json", "invalid", body=b"")
+
+
+HS = {"HS256": "sha256", "HS384": "sha384", "HS512": "sha512", "HS1": "sha1"}
+
+
+def token(claims, secret, alg="HS256", head=None):
+    part = lambda value: b64url(json.dumps(value).encode())
+    text = part(head or {"alg": alg, "typ": "JWT"}) + "." + part(claims)
+    return text + "." + b64url(hmac.new(secret.encode(), text.encode(), HS.get(alg, "sha256")).digest())
+
+
+def hashed(data):
+    return hashlib.sha256(data if isinstance(data, bytes) else data.encode()).hexdigest()
+
+
+def tokens(name, header, claims):
+    """Cases that every token has; gives what further ones need."""
+    secret, other = "own-secret-of-" + name, "another-secret-of-" + name
+    good = token(claims, secret)
+    emit = emitter(name, [[header, good]], secrets=[secret])
+    send = lambda case, expected, value, **more: emit(case, expected, [[header, value]], **more)
+    head, body, sig = good.split(".")
+    emit("right", "valid")
+    emit("second-secret", "valid", secrets=[other, secret])
+    emit("names-in-upper-case", "valid", [[header.upper(), good]])
+    send("further-claims", "valid", token({**claims, "x": [1, {"y": None}]}, secret))
+    emit("other-secret", "invalid", secrets=[other])
+    send("none", "invalid", token(claims, secret, "none"))
+    send("none-unsigned", "invalid", token(claims, secret, "none").rpartition(".")[0] + ".")
+    send("sha1", "invalid", token(claims, secret, "HS1"))
+    send("rs256", "invalid", token(claims, secret, "RS256"))
+    send("no-algorithm", "invalid", token(claims, secret, head={"typ": "JWT"}))
+    send("critical-extension", "invalid", token(claims, secret, head={"alg": "HS256", "crit": ["x"], "x": 1}))
+    send("claims-replaced", "invalid", f"{head}.{b64url(json.dumps({**claims, 'x': 1}).encode())}.{sig}")
+    send("signature-changed", "invalid", swap(good))
+    send("signature-cut", "invalid", good[:-4])
+    send("padded", "invalid", good + "=")
+    send("two-parts", "invalid", f"{head}.{body}")
+    send("four-parts", "invalid", good + "." + sig)
+    send("no-token", "invalid", secret)
+    send("claims-are-a-list", "invalid", token([claims], secret))
+    send("empty", "invalid", "")
+    emit("missing", "invalid", [])
+    emit("twice-differing", "invalid", [[header, good], [header, swap(good)]])
+    return emit, send, secret
+
+
+def messagebird():
+    claims = {"iss": "MessageBird", "jti": "own-1", "nbf": NOW, "exp": NOW + 60, "url_hash": hashed(URL),
+              "payload_hash": hashed(BODY)}
+    emit, send, secret = tokens("messagebird-jwt", "MessageBird-Signature-JWT", claims)
+    bare = {n: v for n, v in claims.items() if n != "payload_hash"}
+    for alg in ("HS384", "HS512"):
+        send(alg, "valid", token(claims, secret, alg))
+    send("no-body", "valid", token(bare, secret), body=b"")
+    send("body-not-hashed", "invalid", token(bare, secret))
+    send("empty-body-hashed", "invalid", token({**bare, "payload_hash": hashed(b"")}, secret), body=b"")
+    emit("body-changed", "invalid", body=BODY + b" ")
+    emit("body-dropped", "invalid", body=b"")
+    emit("other-host", "invalid", url=URL.replace("hooks.", "proxy."))
+    emit("query-changed", "invalid", url=URL.replace("v=2", "v=3"))
+    for name in claims:
+        send("without-" + name, "valid" if name == "nbf" else "invalid",
+             token({n: v for n, v in claims.items() if n != name}, secret))
+    send("other-issuer", "invalid", token({**claims, "iss": "messagebird"}, secret))
+    send("no-time", "invalid", token({**claims, "exp": "soon"}, secret))
+    emit("slack", "valid", now=NOW - 1)
+    emit("early", "invalid", now=NOW - 2)
+    emit("last-moment", "valid", now=NOW + 61)
+    emit("late", "invalid", now=NOW + 62)
+
+
+def netlify():
+    claims = {"iss": "netlify", "sha256": hashed(BODY)}
+    emit, send, secret = tokens("netlify", "X-Webhook-Signature", claims)
+    send("empty-body", "valid", token({**claims, "sha256": hashed(b"")}, secret), body=b"")
+    emit("body-changed", "invalid", body=BODY + b" ")
+    emit("body-dropped", "invalid", body=b"")
+    send("no-hash", "invalid", token({"iss": "netlify"}, secret))
+    send("no-hash-empty-body", "invalid", token({"iss": "netlify"}, secret), body=b"")
+    send("no-issuer", "invalid", token({"sha256": hashed(BODY)}, secret))
+    send("other-issuer", "invalid", token({**claims, "iss": "Netlify"}, secret))
+    send("ended", "invalid", token({**claims, "exp": NOW - 2}, secret))
+    send("hs512", "invalid", token(claims, secret, "HS512"))
+
+
+def monday():
+    claims = {"accountId": 1, "userId": 2, "aud": URL, "iat": NOW, "exp": NOW + 300}
+    emit, send, secret = tokens("monday", "Authorization", claims)
+    emit("body-changed", "valid", body=b"{}", note="the token does not cover the body")
+    send("no-audience", "valid", token({"exp": NOW + 300}, secret))
+    send("other-audience", "invalid", token({**claims, "aud": "https://other.example.com/"}, secret))
+    send("audience-is-a-list", "invalid", token({**claims, "aud": ["https://other.example.com/"]}, secret))
+    emit("other-address", "invalid", url=URL.replace("hooks.", "proxy."))
+    send("without-end", "invalid", token({"aud": URL}, secret))
+    emit("last-moment", "valid", now=NOW + 301)
+    emit("late", "invalid", now=NOW + 302)
+    send("bearer", "invalid", "Bearer " + token(claims, secret))
+
+
 def kept(name):
     """The lines of a provider as they stand in the file."""
     return [text for text in FILE.read_text().splitlines() if json.loads(text)["scheme"] == name]
@@ -592,10 +903,11 @@ def main():
         else:
             signed(sender)
     for name, header in TOKENS.items():
-        token(name, header)
+        shared_word(name, header)
     for name in BASICS:
         basic(name)
-    for special in (twilio, mandrill, plivo, braintree):
+    for special in (twilio, mandrill, plivo, braintree, box, contentful, mailgun, adyen_payload, microsoft_graph,
+                    messagebird, netlify, monday):
         special()
     FILE.write_text("\n".join(LINES) + "\n")
 

@@ -1,7 +1,9 @@
 //! Where code lives, is built and is watched.
 
 use super::Preset;
-use super::row::{hmac, row, s, token};
+use super::row::{hmac, jwt, row, s, token};
+use crate::verify::jwt::{BodyClaim, Jwt};
+use crate::verify::mac::Hash;
 use crate::verify::scheme::{Signed, Unit};
 
 const GITHUB_KEY: &[&str] = &[
@@ -132,6 +134,17 @@ pub(super) fn rows() -> Vec<Preset> {
             )
         },
         row("vercel", "Vercel", hmac("x-vercel-signature").sha1(), "HMAC-SHA1 in bare hex"),
+        // docs.netlify.com, "Deploy notifications", payload signature
+        row(
+            "netlify",
+            "Netlify",
+            Jwt {
+                issuer: Some("netlify"),
+                body: Some(BodyClaim { name: "sha256", absent_when_empty: false }),
+                ..jwt("x-webhook-signature", &[Hash::Sha256])
+            },
+            "a token holds the body's hash; it names no time",
+        ),
         row("heroku", "Heroku", hmac("heroku-webhook-hmac-sha256").base64(), "signs the raw body, no time"),
         // adnanh/webhook hook tests
         row(

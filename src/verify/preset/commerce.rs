@@ -81,6 +81,19 @@ pub(super) fn rows() -> Vec<Preset> {
                 "only 200 counts as accepted; repeats 3 times, after about 5, 25 and 125 seconds; sends no id",
             )
         },
+        // EasyPost/easypost-python; EasyPost/examples fixtures
+        Preset {
+            natural_key: &["body.user_id"],
+            key_signed: true,
+            event_id: Some("body.id"),
+            event_type: Some("body.description"),
+            ..row(
+                "easypost",
+                "EasyPost",
+                hmac("x-hmac-signature").prefix("hmac-sha256-hex=").key(KeyForm::Nfkd),
+                "the secret is normalised (Unicode NFKD) before it becomes the key",
+            )
+        },
         // docs.goshippo.com/docs/Tracking/WebhookSecurity
         Preset {
             event_type: Some("body.event"),

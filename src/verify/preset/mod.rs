@@ -85,9 +85,7 @@ mod tests {
     #[test]
     fn a_key_counts_as_signed_exactly_where_the_signature_covers_it() {
         for one in presets() {
-            let in_body = |rule: &&str| rule.starts_with("body.") || rule.starts_with('$');
-            let covered =
-                !one.natural_key.is_empty() && one.natural_key.iter().all(in_body) && one.scheme.covers_body();
+            let covered = !one.natural_key.is_empty() && one.natural_key.iter().all(|rule| one.scheme.covers(rule));
             assert_eq!(one.key_signed, covered, "{}", one.name);
             assert!(one.namespace.is_none() || !one.natural_key.is_empty(), "{}", one.name);
         }

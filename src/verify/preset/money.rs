@@ -1,8 +1,10 @@
 //! Payments, billing, accounting, checks.
 
 use super::Preset;
-use super::row::{basic, hmac, row, s, token};
-use crate::verify::encoding::KeyForm;
+use super::row::{basic, hmac, inside, row, s, token};
+use crate::verify::encoding::{Enc, KeyForm};
+use crate::verify::inside::{Each, Inside, Proof};
+use crate::verify::mac::Hash;
 use crate::verify::posted::Posted;
 use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{Scheme, Unit};
@@ -108,6 +110,40 @@ pub(super) fn rows() -> Vec<Preset> {
                 "Adyen (platform webhooks)",
                 hmac("hmacsignature").base64().key(KeyForm::Hex),
                 "the key is hexadecimal and is decoded first",
+            )
+        },
+        // docs.adyen.com, "Verify HMAC signatures"; Adyen/adyen-node-api-library hmacValidator.spec.ts
+        Preset {
+            natural_key: &["body.notificationItems.0.NotificationRequestItem.merchantAccountCode"],
+            key_signed: true,
+            event_id: Some("body.notificationItems.0.NotificationRequestItem.pspReference"),
+            event_type: Some("body.notificationItems.0.NotificationRequestItem.eventCode"),
+            answer_limit: s(10),
+            repeats: Some(true),
+            ..row(
+                "adyen-payload",
+                "Adyen (standard notifications)",
+                Inside {
+                    proof: Proof::Hmac(Hash::Sha256, Enc::Base64),
+                    key: KeyForm::Hex,
+                    each: Some(Each { list: "notificationItems", envelope: Some("NotificationRequestItem") }),
+                    between: ":",
+                    ..inside(
+                        &["additionalData", "hmacSignature"],
+                        &[
+                            &["pspReference"],
+                            &["originalReference"],
+                            &["merchantAccountCode"],
+                            &["merchantReference"],
+                            &["amount", "value"],
+                            &["amount", "currency"],
+                            &["eventCode"],
+                            &["success"],
+                        ],
+                    )
+                },
+                "the key is hexadecimal and is decoded first; every item must be signed right, its other members are not \
+                 signed; older set-ups want the answer `[accepted]`: set `ack`; repeats for up to 30 days",
             )
         },
         // recurly/recurly-client-ruby spec/recurly/webhooks_spec.rb

@@ -3,12 +3,14 @@
 use http::HeaderName;
 
 use super::Preset;
-use super::row::{basic, form, hmac, row, s, token};
+use super::row::{basic, form, hmac, inside, jwt, row, s, token};
 use crate::verify::encoding::KeyForm;
 use crate::verify::form::FormText;
+use crate::verify::inside::{Each, Inside, Proof};
+use crate::verify::jwt::{BodyClaim, Jwt};
 use crate::verify::mac::Hash;
 use crate::verify::public::PublicAlg;
-use crate::verify::scheme::{Signed, Unit};
+use crate::verify::scheme::{Place, Signed, Time, Unit};
 
 pub(super) fn rows() -> Vec<Preset> {
     vec![
@@ -132,6 +134,26 @@ pub(super) fn rows() -> Vec<Preset> {
                 "the secret is the webhook's key; signs the address, so set `public_url`; one body holds many events",
             )
         },
+        // documentation.mailgun.com, "Securing webhooks"; mailgun/mailgun-go webhooks_test.go. It names no window.
+        Preset {
+            event_id: Some("body.\"event-data\".id"),
+            event_type: Some("body.\"event-data\".event"),
+            repeats: Some(true),
+            ..row(
+                "mailgun",
+                "Mailgun",
+                Inside {
+                    time: Some(Time {
+                        place: Place::Body(vec!["signature".into(), "timestamp".into()]),
+                        unit: Unit::Seconds,
+                        window: None,
+                    }),
+                    ..inside(&["signature", "signature"], &[&["signature", "timestamp"], &["signature", "token"]])
+                },
+                "the secret is the webhook signing key; the event's data are not signed, only a time and a token; repeats \
+                 for 8 hours, never after 406",
+            )
+        },
         // plivo/plivo-python utils/signature_v3.py
         row(
             "plivo",
@@ -235,7 +257,7 @@ pub(super) fn rows() -> Vec<Preset> {
             "hubspot-v3",
             hmac("x-hubspot-signature-v3")
                 .base64()
-                .over("{method}{url}{body}{ts}")
+                .over_hubspot_v3()
                 .time_header("x-hubspot-request-timestamp", Unit::Millis)
                 .old(300),
         ),
@@ -288,6 +310,87 @@ pub(super) fn rows() -> Vec<Preset> {
                 "Airtable",
                 hmac("x-airtable-content-mac").prefix("hmac-sha256=").key(KeyForm::Base64),
                 "the secret is macSecretBase64; a body only says that something changed",
+            )
+        },
+        // messagebird/go-rest-api signature_jwt
+        row(
+            "messagebird-jwt",
+            "Bird, MessageBird",
+            Jwt {
+                issuer: Some("MessageBird"),
+                id: Some("jti"),
+                body: Some(BodyClaim { name: "payload_hash", absent_when_empty: true }),
+                url: Some("url_hash"),
+                ends: true,
+                ..jwt("messagebird-signature-jwt", &[Hash::Sha256, Hash::Sha384, Hash::Sha512])
+            },
+            "signs the address, so set `public_url`; a token is good for a minute",
+        ),
+        // developer.monday.com, "Authorization header"
+        Preset {
+            event_type: Some("body.event.type"),
+            ..row(
+                "monday",
+                "Monday",
+                Jwt { audience: true, ends: true, ..jwt("authorization", &[Hash::Sha256]) },
+                "the secret is the app's signing secret; the token is for the address, so set `public_url`, and does not \
+                 cover the body; webhooks made with a personal token carry none",
+            )
+        },
+        // w3c/websub, "Authenticated Content Distribution"
+        row(
+            "websub",
+            "WebSub (YouTube and others)",
+            hmac("x-hub-signature").hash_named(),
+            "the secret is the hub.secret of your subscription; the hub chooses among SHA-1, 256, 384 and 512",
+        ),
+        // box/box-python-sdk test/webhooks.py
+        Preset {
+            event_id: Some("headers.box-delivery-id"),
+            event_type: Some("body.trigger"),
+            ..row(
+                "box",
+                "Box",
+                hmac("box-signature-primary")
+                    .own_headers(&["box-signature-primary", "box-signature-secondary"])
+                    .fixed("box-signature-version", "1")
+                    .fixed("box-signature-algorithm", "HmacSHA256")
+                    .base64()
+                    .over("{body}{ts}")
+                    .time_header("box-delivery-timestamp", Unit::Rfc3339)
+                    .old(600),
+                "the first secret is the primary key, the second the secondary one; either may be empty, and each \
+                 belongs to its own header",
+            )
+        },
+        // contentful/node-apps-toolkit src/requests
+        Preset {
+            natural_key: &["headers.x-contentful-space-id"],
+            event_type: Some("headers.x-contentful-topic"),
+            ..row(
+                "contentful",
+                "Contentful",
+                hmac("x-contentful-signature")
+                    .over_request("x-contentful-signed-headers")
+                    .time_header("x-contentful-timestamp", Unit::Millis)
+                    .old(30),
+                "signs method, path, body and the headers that it lists; set `public_url` where a proxy changes the path",
+            )
+        },
+        // learn.microsoft.com, change notifications
+        Preset {
+            natural_key: &["body.value.0.tenantId"],
+            event_type: Some("body.value.0.changeType"),
+            ..row(
+                "microsoft-graph",
+                "Microsoft Graph",
+                Inside {
+                    proof: Proof::Equal,
+                    each: Some(Each { list: "value", envelope: None }),
+                    ..inside(&["clientState"], &[])
+                },
+                "the secret is the subscription's clientState, which every notification of a body must hold; it proves \
+                 nothing about the rest, and the tokens of rich notifications are not judged",
             )
         },
         // dropbox.com/developers/reference/webhooks

@@ -7,12 +7,14 @@ use http::HeaderName;
 use super::Preset;
 use crate::verify::encoding::{Enc, KeyForm};
 use crate::verify::form::{Form, FormText};
+use crate::verify::inside::{Inside, Path, Proof};
+use crate::verify::jwt::Jwt;
 use crate::verify::mac::Hash;
 use crate::verify::public::PublicAlg;
 use crate::verify::scheme::{
     Alg, Basic, Before, Carrier, Items, List, Place, Prefix, Scheme, Signed, Time, Token, Unit, Window,
 };
-use crate::verify::template::Template;
+use crate::verify::template::{Piece, Template};
 
 /// A row about which nothing is known but how it signs.
 pub(super) fn row(name: &'static str, title: &'static str, scheme: impl Into<Scheme>, note: &'static str) -> Preset {
@@ -50,6 +52,7 @@ pub(super) fn hmac(header: &'static str) -> Signed {
         key: KeyForm::Text,
         time: None,
         id: Vec::new(),
+        fixed: Vec::new(),
     }
 }
 
@@ -93,6 +96,16 @@ impl Signed {
         Self { alg: Alg::Hmac(Hash::Sha512), ..self }
     }
 
+    /// The hash that stands before the signature.
+    pub(super) fn hash_named(self) -> Self {
+        Self { alg: Alg::HmacNamed, ..self }
+    }
+
+    /// Method, address with some escapes undone, body, time.
+    pub(super) fn over_hubspot_v3(self) -> Self {
+        Self { template: Template::of(vec![Piece::Method, Piece::UrlDecoded, Piece::Body, Piece::Time]), ..self }
+    }
+
     /// A plain SHA-256 whose text contains the secret.
     pub(super) fn digest(self) -> Self {
         Self { alg: Alg::Digest(Hash::Sha256), ..self }
@@ -114,6 +127,25 @@ impl Signed {
     /// One header for each active key, this name and a number.
     pub(super) fn numbered(self, before: &'static str) -> Self {
         Self { carrier: Carrier::Numbered(before), ..self }
+    }
+
+    /// A header of its own for each secret.
+    pub(super) fn own_headers(self, headers: &[&'static str]) -> Self {
+        Self { carrier: Carrier::Own(names(headers)), ..self }
+    }
+
+    /// A header that must say this.
+    pub(super) fn fixed(mut self, header: &'static str, value: &'static str) -> Self {
+        self.fixed.push((HeaderName::from_static(header), value));
+        self
+    }
+
+    /// Method, target, the headers that this one lists, and body, a line each.
+    pub(super) fn over_request(self, list: &'static str) -> Self {
+        let newline = || Piece::Text("\n".into());
+        let list = Piece::Listed(HeaderName::from_static(list));
+        let pieces = vec![Piece::Method, newline(), Piece::Target, newline(), list, newline(), Piece::Body];
+        Self { template: Template::of(pieces), ..self }
     }
 
     pub(super) fn prefix(self, text: &'static str) -> Self {
@@ -203,6 +235,46 @@ impl Signed {
             time.window = Some(window);
         }
         self
+    }
+}
+
+/// HMAC-SHA256 inside a body that is the one item.
+pub(super) fn inside(signature: Path, text: &'static [Path]) -> Inside {
+    Inside {
+        proof: Proof::Hmac(Hash::Sha256, Enc::Hex),
+        key: KeyForm::Text,
+        each: None,
+        signature,
+        text,
+        between: "",
+        time: None,
+    }
+}
+
+/// A token in this header that says nothing yet about the request.
+pub(super) fn jwt(header: &'static str, hashes: &'static [Hash]) -> Jwt {
+    Jwt {
+        header: HeaderName::from_static(header),
+        hashes,
+        issuer: None,
+        id: None,
+        body: None,
+        url: None,
+        audience: false,
+        ends: false,
+        slack_ms: 1_000,
+    }
+}
+
+impl From<Jwt> for Scheme {
+    fn from(jwt: Jwt) -> Self {
+        Self::Jwt(Box::new(jwt))
+    }
+}
+
+impl From<Inside> for Scheme {
+    fn from(inside: Inside) -> Self {
+        Self::Inside(Box::new(inside))
     }
 }
 
