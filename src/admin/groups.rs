@@ -136,6 +136,11 @@ impl GroupPatch {
             Some("never") => Expiry::Never,
             Some(text) => Expiry::At(moment(text, now)?),
         };
+        let nothing = self.paused.is_none() && self.weight.is_none() && self.concurrency.is_none() && rate.is_none();
+        if nothing {
+            let expected = "expected one of paused, weight, concurrency, rate";
+            return Err(Problem::Parameter(format!("nothing is changed: {expected}")));
+        }
         Ok((Change { paused: self.paused, weight: self.weight, concurrency: self.concurrency, rate }, expiry))
     }
 }
@@ -184,7 +189,8 @@ pub(super) async fn patch(
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;
     let changed = admin.handle.change(group.clone(), change, expiry).await.map_err(ended)?;
     changed.map_err(Problem::Store)?;
-    tracing::info!(audit = true, %group, ?change, ?expiry, "a group was changed");
+    // It is the JSON that was just read, so it is text.
+    tracing::info!(audit = true, %group, change = %String::from_utf8_lossy(&body), "a group was changed");
     shown(&admin, group).await
 }
 
@@ -259,6 +265,7 @@ pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView
 
 #[derive(Serialize)]
 pub(super) struct UpstreamView {
+    paused: bool,
     breaker: BreakerJson,
     slots: SlotsJson,
     attempt_median_ms: Option<f64>,
@@ -295,6 +302,7 @@ pub(super) async fn upstream(State(admin): Shared) -> Result<Json<UpstreamView>,
     };
     let slots = info.slots;
     Ok(Json(UpstreamView {
+        paused: info.paused,
         breaker,
         slots: SlotsJson { busy: slots.busy, slow: slots.slow, retry: slots.retry, free: slots.free },
         attempt_median_ms: info.median.map(ms),
@@ -401,14 +409,15 @@ mod tests {
         let (change, expiry) = read(r#"{"paused":true,"rate":"500/s","expires":"2h"}"#).unwrap();
         assert_eq!(change, Change { paused: Some(true), rate: Some((500, 1_000_000)), ..Change::default() });
         assert_eq!(expiry, Expiry::At(Wall::from_unix_s(1_000 + 7_200)));
-        assert_eq!(read("{}").unwrap().1, Expiry::Usual);
-        assert_eq!(read(r#"{"expires":"never"}"#).unwrap().1, Expiry::Never);
+        assert_eq!(read(r#"{"paused":false}"#).unwrap().1, Expiry::Usual);
+        assert_eq!(read(r#"{"weight":2,"expires":"never"}"#).unwrap().1, Expiry::Never);
         for (text, why) in [
             (r#"{"weight":-1}"#, "0.01 to 1000"),
             (r#"{"concurrency":0}"#, "pause"),
             (r#"{"rate":"fast"}"#, "500/s"),
             (r#"{"rate":"0/s"}"#, "500/s"),
             (r#"{"expires":"soon"}"#, "never"),
+            ("{}", "nothing is changed"),
             (r#"{"weigth":1}"#, "weigth"),
             ("{", "JSON"),
         ] {

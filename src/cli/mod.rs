@@ -5,6 +5,7 @@
 mod api;
 pub mod check;
 mod doctor;
+mod providers;
 mod run;
 pub mod secret;
 pub mod send;
@@ -60,6 +61,12 @@ enum Command {
         /// The file; - is standard input
         file: PathBuf,
     },
+    /// Providers known by name; with a name, a ready source block
+    #[command(after_help = "Example: fairlane providers stripe")]
+    Providers {
+        /// Which one
+        name: Option<String>,
+    },
     /// Who is waiting, and why; pause, change or cancel a group
     #[command(
         after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h"
@@ -107,6 +114,7 @@ pub fn main() -> ExitCode {
         Command::Schema => check::run_schema(),
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
+        Command::Providers { name } => providers::run(name.as_deref()),
         Command::Groups(groups) => api::groups(&groups),
         Command::Upstream(upstream) => api::upstream(&upstream),
         Command::Events(events) => api::events(&events),

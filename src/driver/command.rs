@@ -42,6 +42,8 @@ pub struct GroupInfo {
 /// The upstream as a whole.
 #[derive(Clone, Debug)]
 pub struct UpstreamInfo {
+    /// Whether a person paused it.
+    pub paused: bool,
     /// Its breaker.
     pub breaker: BreakerState,
     /// Who holds the slots.
@@ -75,6 +77,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::Upstream(reply) => {
             let engine = &driver.engine;
             let info = UpstreamInfo {
+                paused: driver.upstream_paused,
                 breaker: engine.breaker(),
                 slots: engine.slots(),
                 median: engine.median(),
@@ -83,6 +86,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, info);
         }
         Command::PauseUpstream(paused, reply) => {
+            driver.upstream_paused = paused;
             if paused {
                 driver.engine.pause_upstream();
             } else {

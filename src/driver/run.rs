@@ -37,6 +37,8 @@ pub struct Driver {
     pub(super) engine: Engine,
     pub(super) policies: Arc<PolicyTable>,
     pub(super) delivery: Delivery,
+    /// Whether a person paused the upstream.
+    pub(super) upstream_paused: bool,
     facts: mpsc::Receiver<Fact>,
     appends: Appends,
     stopping: bool,
@@ -52,7 +54,7 @@ impl Driver {
     ) -> Self {
         let delivery = Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, delivery, facts, appends, stopping: false }
+        Self { shared, engine, policies, delivery, upstream_paused: false, facts, appends, stopping: false }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
