@@ -13,8 +13,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use fairlane::cli::verify::{Judgement, Line, Verdict, judge};
+use fairlane::event::Secret;
+use fairlane::verify::handshake::{Asked, answer};
 use fairlane::verify::scheme::{Headers, Scheme, WINDOW_DEFAULT, Window};
-use fairlane::verify::{preset, presets};
+use fairlane::verify::{Request, mac, preset, presets};
 
 /// The providers that must be whole: nothing of theirs may be unsupported.
 const NAMED: [&str; 7] = ["shopify", "stripe", "github", "github-sha1-legacy", "slack", "standard-webhooks", "svix"];
@@ -24,6 +26,15 @@ struct Vector {
     #[serde(flatten)]
     line: Line,
     expected: String,
+    /// The right answer to a handshake.
+    response: Option<Response>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Response {
+    status: u16,
+    content_type: String,
+    json: serde_json::Value,
 }
 
 fn read(path: &Path) -> Vec<Vector> {
@@ -58,7 +69,7 @@ fn disagreements(vectors: &[Vector]) -> Vec<String> {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     let mut unsupported: BTreeMap<&str, u32> = BTreeMap::new();
     let mut wrong = Vec::new();
-    for Vector { line, expected } in vectors {
+    for Vector { line, expected, .. } in vectors {
         let got = verdict(line);
         let name = match got.verdict {
             Verdict::Valid => "valid",
@@ -102,6 +113,40 @@ fn the_published_vectors_are_judged_right() {
     for name in NAMED {
         assert!(vectors.iter().any(|vector| vector.line.scheme == name), "no vector for {name}");
     }
+}
+
+#[test]
+fn the_published_handshakes_are_answered() {
+    let Some(vectors) = published() else { return };
+    let mut answered = Vec::new();
+    for Vector { line, response, .. } in &vectors {
+        let Some(wanted) = response else { continue };
+        let provider = line.scheme.split('-').next();
+        let secret = Secret::new(line.secrets[0].as_str());
+        let key = mac::Key::new(mac::Hash::Sha256, secret.expose());
+        let hmac = |text: &[u8]| {
+            let mut mac = key.start();
+            mac.update(text);
+            Some(mac.finish())
+        };
+        let (url, headers) = (line.url.as_deref().unwrap(), http::HeaderMap::new());
+        let method = line.method.as_deref().unwrap().parse().unwrap();
+        let request = Request { method: &method, target: url, seen_url: None, headers: &headers, body: b"" };
+        let asked = Asked {
+            request: &request,
+            url: Some(url),
+            verified: false,
+            token: Some(&secret),
+            hmac: &hmac,
+            key_name: None,
+        };
+        let reply = answer(provider, &asked).unwrap_or_else(|| panic!("{}: no answer", line.id));
+        assert_eq!((reply.status, reply.content_type), (wanted.status, Some(&*wanted.content_type)), "{}", line.id);
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap(), wanted.json, "{}", line.id);
+        answered.push(line.scheme.as_str());
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, ["ebay-challenge", "x-crc"]);
 }
 
 #[test]

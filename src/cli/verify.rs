@@ -257,7 +257,7 @@ fn verifier(line: &Line, scheme: &Scheme) -> Result<Verifier, crate::verify::Spe
 
 /// A captured request is judged by its own clock, and only by a window that is documented or its own.
 fn when(line: &Line, scheme: &Scheme) -> When {
-    let windowed = line.tolerance_s.map_or(scheme.limits_age(), |own| own.is_some());
+    let windowed = line.tolerance_s.map_or_else(|| scheme.limits_age(), |own| own.is_some());
     match line.now {
         _ if line.opaque_ts == Some(true) => When::Opaque,
         Some(now) if windowed => When::At(Wall::from_unix_s(now)),

@@ -3,7 +3,9 @@
 //! Everything is decided over the bytes that came in, before anything is parsed. The order is:
 //! gather what the scheme needs from the headers; try every secret against every signature; only
 //! then look at the signed time, because a time means nothing until its signature was right. The
-//! work is linear in the body, once for each secret, and the body is never copied.
+//! work is linear in the body, once for each secret; only a public key wants the text in one piece, and
+//! then the body is copied once. Schemes with a file of their own (forms, bodies that hold their
+//! signature, tokens) are judged there, by the same secrets and the same window.
 
 use std::fmt;
 use std::sync::Arc;
@@ -334,6 +336,14 @@ impl Verifier {
             secret: Some(index),
             skew_s: None,
         }))
+    }
+
+    /// The secret of this index, else the first one in use.
+    pub(super) fn in_use(&self, index: Option<usize>, when: When) -> Option<&Armed> {
+        match index {
+            Some(index) => self.secrets.get(index),
+            None => self.live(when).next().map(|(_, armed)| armed),
+        }
     }
 
     /// How many secrets are in use.

@@ -200,8 +200,11 @@ impl Jwt {
     ) -> Result<(), SignError> {
         let hash = *self.hashes.first().expect("a token's scheme names at least one hash");
         let now = outgoing.now.unix_s();
-        let mut claims = serde_json::json!({ "iat": now, "nbf": now, "exp": now + LIFE_S });
-        let mut put_claim = |name: &str, value: String| claims[name] = value.into();
+        let mut claims = serde_json::Map::new();
+        for (name, moment) in [("iat", now), ("nbf", now), ("exp", now + LIFE_S)] {
+            claims.insert(name.to_owned(), moment.into());
+        }
+        let mut put_claim = |name: &str, value: String| claims.insert(name.to_owned(), value.into());
         if let Some(issuer) = self.issuer {
             put_claim("iss", issuer.to_owned());
         }
@@ -221,7 +224,7 @@ impl Jwt {
         }
         let head = serde_json::json!({ "alg": name(hash), "typ": "JWT" });
         let part = |value: String| Enc::Base64Url.encode(value.as_bytes());
-        let text = format!("{}.{}", part(head.to_string()), part(claims.to_string()));
+        let text = format!("{}.{}", part(head.to_string()), part(serde_json::Value::from(claims).to_string()));
         let tag = secret.tag_with(hash, &[text.as_bytes()]).ok_or(SignError::PublicKeyOnly)?;
         let value = format!("{text}.{}", Enc::Base64Url.encode(tag.as_bytes()));
         put(headers, &self.header, value.as_bytes(), "the token")

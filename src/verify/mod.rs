@@ -49,6 +49,7 @@ mod encoding;
 pub mod form;
 mod found;
 pub mod generic;
+pub mod handshake;
 pub mod inside;
 mod judge;
 pub mod jwt;
@@ -69,6 +70,7 @@ mod tests;
 
 pub use encoding::{Enc, KeyForm};
 pub use generic::GenericSpec;
+pub use handshake::Reply;
 pub use judge::{Request, Verified, Verifier, When};
 pub use preset::{Preset, preset, presets};
 pub use reject::{Rejection, Skew};

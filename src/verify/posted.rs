@@ -40,6 +40,11 @@ pub(super) fn key(secret: &[u8]) -> Option<Key> {
     Some(Key::new(Hash::Sha1, hash.finish().as_bytes()))
 }
 
+/// The public key of a secret; `None` when it is no pair.
+pub(super) fn public_key(secret: &[u8]) -> Option<&[u8]> {
+    halves(secret).map(|(public, _)| public)
+}
+
 /// The public and the private key.
 fn halves(secret: &[u8]) -> Option<(&[u8], &[u8])> {
     let (public, private) = secret.split_at_checked(secret.iter().position(|byte| *byte == b':')?)?;

@@ -1,0 +1,594 @@
+//! Handshakes: a provider asks whether an address is willing, and wants one exact answer.
+//!
+//! One row for each question, as data: what marks it, whether it must be signed, what the answer
+//! is made of. A request without a row's own marker is none of it and goes the ordinary way.
+//!
+//! Strangers can ask too, so an answer gives nothing away. An echo is plain text of the token's
+//! own letters, short, and marked `nosniff`, so that no browser takes it for a page. A token that
+//! is answered with an HMAC has letters of which no event is made, or whoever asks could have an
+//! event signed. A signed question is answered only after its signature was right. No secret is
+//! ever taken from a request.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde_json::value::RawValue;
+
+use super::encoding::Enc;
+use super::form::query_field;
+use super::judge::{Request, Verifier, When};
+use super::mac::{self, Hash, Mac, Tag};
+use super::member::{at, document, scalar};
+use crate::event::Secret;
+
+/// The longest token that is answered, in bytes; those of providers are far shorter.
+const TOKEN_BYTES_MAX: usize = 1_024;
+/// Larger bodies are no questions, and are not read for one.
+const BODY_BYTES_MAX: usize = 16 * 1_024;
+
+/// The answer to a handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The media type; `None` where there is no body.
+    pub content_type: Option<&'static str>,
+    /// Further headers.
+    pub headers: HeaderMap,
+    /// The body, to be sent as it is.
+    pub body: Vec<u8>,
+}
+
+/// A request that may be a handshake, and what its answer may be made of.
+pub struct Asked<'a> {
+    /// The request.
+    pub request: &'a Request<'a>,
+    /// The public address with path and query, where it is known.
+    pub url: Option<&'a str>,
+    /// Whether its signature was right.
+    pub verified: bool,
+    /// The word agreed on for handshakes alone: Meta's verify token, eBay's verification token.
+    pub token: Option<&'a Secret>,
+    /// The HMAC of a text with the source's own secret; `None` where the scheme has none.
+    pub hmac: &'a dyn Fn(&[u8]) -> Option<Tag>,
+    /// What stands before the HMAC where the answer names the key: Braintree's public key.
+    pub key_name: Option<&'a [u8]>,
+}
+
+/// One question of one provider.
+struct Row {
+    /// The preset's name; `None`: schemes of the operator's own.
+    provider: Option<&'static str>,
+    method: Method,
+    /// All of these hold.
+    marks: &'static [Mark],
+    signed: bool,
+    answer: Answer,
+}
+
+/// What marks a question.
+enum Mark {
+    Has(Place),
+    Is(Place, &'static str),
+    Lacks(Place),
+}
+
+/// Where a text stands in a request.
+#[derive(Clone, Copy)]
+enum Place {
+    Query(&'static str),
+    Header(&'static str),
+    Member(&'static [&'static str]),
+}
+
+/// What the answer is made of.
+enum Answer {
+    /// This status, nothing else.
+    Status(u16),
+    /// This JSON text.
+    Json(&'static str),
+    /// The text, plain.
+    Echo(Place, Letters),
+    /// The text, plain, if another text is the agreed token; else 403.
+    EchoIfToken { echo: Place, token: Place },
+    /// The text as this member of a JSON object.
+    EchoJson(&'static str, Place),
+    /// Zoom's: the text and its HMAC in hex.
+    ZoomTokens(Place),
+    /// X's: the HMAC of the text in base64.
+    XCrc(Place),
+    /// eBay's: the SHA-256 of text, agreed token and address, in hex.
+    EbayHash(Place),
+    /// Braintree's: public key and HMAC of the text, which is 20 to 32 hex digits.
+    BraintreeHmac(Place),
+    /// CloudEvents': the origin that may send.
+    AllowOrigin(Place),
+}
+
+/// The letters that a token may have.
+#[derive(Clone, Copy)]
+enum Letters {
+    /// Letters, digits and `-._~+/=`: every kind of token, and nothing that JSON or HTML begins with.
+    Token,
+    /// Those, blanks and colons: Microsoft Graph sends a sentence.
+    Sentence,
+}
+
+const CHALLENGE: Place = Place::Member(&["challenge"]);
+const TYPE: Place = Place::Member(&["type"]);
+const EVENT: Place = Place::Member(&["event"]);
+const HUB_CHALLENGE: Place = Place::Query("hub.challenge");
+const TWITCH_TYPE: Place = Place::Header("twitch-eventsub-message-type");
+const ORIGIN: Place = Place::Header("webhook-request-origin");
+
+/// A question that is not signed.
+const fn row(provider: &'static str, method: Method, marks: &'static [Mark], answer: Answer) -> Row {
+    Row { provider: Some(provider), method, marks, signed: false, answer }
+}
+
+/// A question by POST that is signed as events are.
+const fn signed(provider: &'static str, marks: &'static [Mark], answer: Answer) -> Row {
+    Row { provider: Some(provider), method: Method::POST, marks, signed: true, answer }
+}
+
+static ROWS: [Row; 17] = [
+    // docs.slack.dev, "url_verification event"
+    signed(
+        "slack",
+        &[Mark::Is(TYPE, "url_verification"), Mark::Has(CHALLENGE)],
+        Answer::Echo(CHALLENGE, Letters::Token),
+    ),
+    // developers.facebook.com, Graph API webhooks, "Verification requests"
+    row(
+        "meta",
+        Method::GET,
+        &[Mark::Is(Place::Query("hub.mode"), "subscribe"), Mark::Has(HUB_CHALLENGE)],
+        Answer::EchoIfToken { echo: HUB_CHALLENGE, token: Place::Query("hub.verify_token") },
+    ),
+    // developers.zoom.us, "Validate your webhook endpoint"; zoom/webhook-sample
+    signed(
+        "zoom",
+        &[Mark::Is(EVENT, "endpoint.url_validation")],
+        Answer::ZoomTokens(Place::Member(&["payload", "plainToken"])),
+    ),
+    // learn.microsoft.com, change notifications, "Endpoint validation"
+    row(
+        "microsoft-graph",
+        Method::POST,
+        &[Mark::Has(Place::Query("validationToken"))],
+        Answer::Echo(Place::Query("validationToken"), Letters::Sentence),
+    ),
+    // docs.x.com, Account Activity, "Securing webhooks"
+    row("x", Method::GET, &[Mark::Has(Place::Query("crc_token"))], Answer::XCrc(Place::Query("crc_token"))),
+    // okta-developer-docs, event hooks, "One-time verification request"
+    row(
+        "okta",
+        Method::GET,
+        &[Mark::Has(Place::Header("x-okta-verification-challenge"))],
+        Answer::EchoJson("verification", Place::Header("x-okta-verification-challenge")),
+    ),
+    // dropbox.com/developers/reference/webhooks, "The verification request"
+    row(
+        "dropbox",
+        Method::GET,
+        &[Mark::Has(Place::Query("challenge"))],
+        Answer::Echo(Place::Query("challenge"), Letters::Token),
+    ),
+    // dev.twitch.tv, EventSub, "Responding to a challenge request"
+    signed(
+        "twitch",
+        &[Mark::Is(TWITCH_TYPE, "webhook_callback_verification")],
+        Answer::Echo(CHALLENGE, Letters::Token),
+    ),
+    // w3c/websub, "Hub Verifies Intent of the Subscriber". To end a subscription is refused: whoever
+    // knows the address could ask a hub for it. Not renewed, it ends by itself.
+    row(
+        "websub",
+        Method::GET,
+        &[
+            Mark::Is(Place::Query("hub.mode"), "subscribe"),
+            Mark::Has(Place::Query("hub.topic")),
+            Mark::Has(HUB_CHALLENGE),
+        ],
+        Answer::Echo(HUB_CHALLENGE, Letters::Token),
+    ),
+    row(
+        "websub",
+        Method::GET,
+        &[Mark::Is(Place::Query("hub.mode"), "unsubscribe"), Mark::Has(HUB_CHALLENGE)],
+        Answer::Status(404),
+    ),
+    // developer.ebay.com, marketplace account deletion; eBay/event-notification-nodejs-sdk
+    row(
+        "ebay",
+        Method::GET,
+        &[Mark::Has(Place::Query("challenge_code"))],
+        Answer::EbayHash(Place::Query("challenge_code")),
+    ),
+    // developer.monday.com, webhooks, "URL verification"
+    row("monday", Method::POST, &[Mark::Has(CHALLENGE), Mark::Lacks(EVENT)], Answer::EchoJson("challenge", CHALLENGE)),
+    // braintree/braintree_python webhook_notification_gateway, verify
+    row(
+        "braintree",
+        Method::GET,
+        &[Mark::Has(Place::Query("bt_challenge"))],
+        Answer::BraintreeHmac(Place::Query("bt_challenge")),
+    ),
+    // discord-api-docs: PING of interactions is 1, of webhook events 0; an event is 1 too, and has `event`
+    signed("discord", &[Mark::Is(TYPE, "1"), Mark::Lacks(EVENT)], Answer::Json(r#"{"type":1}"#)),
+    signed("discord", &[Mark::Is(TYPE, "0")], Answer::Status(204)),
+    // developer.atlassian.com, Trello webhooks: a HEAD at creation, and nothing that marks it
+    row("trello", Method::HEAD, &[], Answer::Status(200)),
+    // cloudevents/spec http-webhook.md, §4 "Abuse protection"
+    Row {
+        provider: None,
+        method: Method::OPTIONS,
+        marks: &[Mark::Has(ORIGIN)],
+        signed: false,
+        answer: Answer::AllowOrigin(ORIGIN),
+    },
+];
+
+impl Verifier {
+    /// The answer to `request` where it is a handshake of this provider; `None` where it is not, or
+    /// where it is one that must be signed and is not signed right: then it goes the ordinary way,
+    /// which refuses it. `token` is the word agreed on for handshakes.
+    #[must_use]
+    pub fn handshake(&self, request: &Request<'_>, when: When, token: Option<&Secret>) -> Option<Reply> {
+        let provider = self.preset().map(|preset| preset.name);
+        if !may_ask(provider, request) {
+            return None;
+        }
+        // Only now, so that ordinary requests are not judged twice.
+        let verified = self.judge_when(request, when).ok().map(|verified| verified.secret);
+        let secret = self.in_use(verified.flatten(), when);
+        let hmac = |text: &[u8]| secret?.tag(&[text]);
+        let url = self.url(request).ok();
+        answer(
+            provider,
+            &Asked {
+                request,
+                url: url.as_deref(),
+                verified: verified.is_some(),
+                token,
+                hmac: &hmac,
+                key_name: secret.and_then(|secret| super::posted::public_key(secret.value.expose())),
+            },
+        )
+    }
+}
+
+/// The answer of the first of the provider's rows that `asked` fits; `None` for the provider: of a
+/// scheme of the operator's own.
+#[must_use]
+pub fn answer(provider: Option<&str>, asked: &Asked<'_>) -> Option<Reply> {
+    let fitting = fitting(provider, asked.request);
+    fitting.filter(|row| asked.verified || !row.signed).find_map(|row| row.answer.make(asked))
+}
+
+fn may_ask(provider: Option<&str>, request: &Request<'_>) -> bool {
+    fitting(provider, request).next().is_some()
+}
+
+fn fitting(provider: Option<&str>, request: &Request<'_>) -> impl Iterator<Item = &'static Row> {
+    let rows = ROWS.iter().filter(move |row| row.provider == provider && row.method == *request.method);
+    rows.filter(move |row| row.marks.iter().all(|mark| mark.holds(request)))
+}
+
+impl Mark {
+    fn holds(&self, request: &Request<'_>) -> bool {
+        match self {
+            Self::Has(place) => place.read(request).is_some_and(|text| !text.is_empty()),
+            Self::Is(place, wanted) => place.read(request).is_some_and(|text| *text == *wanted.as_bytes()),
+            Self::Lacks(place) => !place.exists(request),
+        }
+    }
+}
+
+impl Place {
+    fn read<'r>(self, request: &Request<'r>) -> Option<Cow<'r, [u8]>> {
+        match self {
+            Self::Query(name) => query_field(request.target, name.as_bytes()),
+            Self::Header(name) => request.headers.get(name).map(|value| Cow::Borrowed(value.as_bytes().trim_ascii())),
+            Self::Member(path) => Some(match scalar(member(request, path)?)? {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            }),
+        }
+    }
+
+    /// Whether anything stands there, of whatever kind.
+    fn exists(self, request: &Request<'_>) -> bool {
+        match self {
+            Self::Member(path) => member(request, path).is_some(),
+            Self::Query(_) | Self::Header(_) => self.read(request).is_some(),
+        }
+    }
+
+    /// The token that stands there; `None` when it is not made of these letters.
+    fn token(self, request: &Request<'_>, letters: Letters) -> Option<String> {
+        let text = self.read(request)?;
+        let allowed = |byte: &u8| match byte {
+            b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=' => true,
+            b' ' | b':' => matches!(letters, Letters::Sentence),
+            byte => byte.is_ascii_alphanumeric(),
+        };
+        let good = !text.is_empty() && text.len() <= TOKEN_BYTES_MAX && text.iter().all(allowed);
+        if good { String::from_utf8(text.into_owned()).ok() } else { None }
+    }
+}
+
+fn member<'r>(request: &Request<'r>, path: &[&str]) -> Option<&'r RawValue> {
+    let body = Some(request.body).filter(|body| body.len() <= BODY_BYTES_MAX)?;
+    at(document(body)?, path)
+}
+
+impl Answer {
+    fn make(&self, asked: &Asked<'_>) -> Option<Reply> {
+        let token = |place: &Place| place.token(asked.request, Letters::Token);
+        match self {
+            Self::Status(status) => Some(bare(*status)),
+            Self::Json(text) => Some(typed("application/json", (*text).to_owned())),
+            Self::Echo(place, letters) => Some(plain(place.token(asked.request, *letters)?)),
+            Self::EchoIfToken { echo, token: claimed } => {
+                let agreed = asked.token?;
+                let claimed = claimed.read(asked.request).unwrap_or_default();
+                match mac::same_text(&claimed, agreed.expose()) {
+                    true => Some(plain(token(echo)?)),
+                    false => Some(bare(403)),
+                }
+            }
+            Self::EchoJson(name, place) => Some(json(&[(name, token(place)?)])),
+            Self::ZoomTokens(place) => {
+                let text = token(place)?;
+                let sealed = Enc::Hex.encode((asked.hmac)(text.as_bytes())?.as_bytes());
+                Some(json(&[("plainToken", text), ("encryptedToken", sealed)]))
+            }
+            Self::XCrc(place) => {
+                let tag = (asked.hmac)(token(place)?.as_bytes())?;
+                Some(json(&[("response_token", format!("sha256={}", Enc::Base64.encode(tag.as_bytes())))]))
+            }
+            Self::EbayHash(place) => {
+                let mut hash = Mac::plain(Hash::Sha256);
+                hash.update(token(place)?.as_bytes());
+                hash.update(asked.token?.expose());
+                hash.update(asked.url?.split('?').next().unwrap_or_default().as_bytes());
+                Some(json(&[("challengeResponse", Enc::Hex.encode(hash.finish().as_bytes()))]))
+            }
+            Self::BraintreeHmac(place) => {
+                let hex = |text: &String| matches!(text.len(), 20..=32) && text.bytes().all(|b| b.is_ascii_hexdigit());
+                let text = token(place).filter(hex)?;
+                let tag = Enc::Hex.encode((asked.hmac)(text.as_bytes())?.as_bytes());
+                Some(plain(format!("{}|{tag}", std::str::from_utf8(asked.key_name?).ok()?)))
+            }
+            Self::AllowOrigin(place) => {
+                let origin = HeaderValue::try_from(token(place)?).ok()?;
+                let mut reply = bare(200);
+                reply.headers.insert(HeaderName::from_static("webhook-allowed-origin"), origin);
+                reply.headers.insert(http::header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));
+                Some(reply)
+            }
+        }
+    }
+}
+
+fn bare(status: u16) -> Reply {
+    Reply { status, content_type: None, headers: HeaderMap::new(), body: Vec::new() }
+}
+
+fn typed(content_type: &'static str, text: String) -> Reply {
+    let mut reply = Reply { content_type: Some(content_type), body: text.into_bytes(), ..bare(200) };
+    reply.headers.insert(http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+fn plain(text: String) -> Reply {
+    typed("text/plain", text)
+}
+
+/// A JSON object of texts, in this order.
+fn json(members: &[(&str, String)]) -> Reply {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let members: Vec<_> = members.iter().map(|(name, text)| format!("{}:{}", quoted(name), quoted(text))).collect();
+    typed("application/json", format!("{{{}}}", members.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::Wall;
+    use crate::verify::{Choice, GenericSpec, Outgoing, SecretSpec, Spec, preset};
+
+    const NOW: Wall = Wall(1_767_225_600_000_000);
+
+    fn verifier(name: &str, secret: &str) -> Verifier {
+        Verifier::new(Spec::new(Choice::Preset(name.into()), vec![SecretSpec::new(Secret::new(secret))])).unwrap()
+    }
+
+    fn request<'a>(method: &'a Method, target: &'a str, headers: &'a HeaderMap, body: &'a str) -> Request<'a> {
+        Request { method, target, seen_url: Some("https://a.example"), headers, body: body.as_bytes() }
+    }
+
+    fn get(verifier: &Verifier, target: &str) -> Option<Reply> {
+        let token = Secret::new("agreed");
+        verifier.handshake(&request(&Method::GET, target, &HeaderMap::new(), ""), When::At(NOW), Some(&token))
+    }
+
+    /// Posts a body that the verifier itself signs; with another body, it is forged.
+    fn post(verifier: &Verifier, signed: &str, sent: &str) -> Option<Reply> {
+        let mut headers = HeaderMap::new();
+        headers.insert("twitch-eventsub-message-type", HeaderValue::from_static("webhook_callback_verification"));
+        let url = "https://a.example/";
+        let outgoing = Outgoing { method: &Method::POST, url, body: signed.as_bytes(), now: NOW, id: "1" };
+        verifier.sign(&outgoing, &mut headers).unwrap();
+        verifier.handshake(&request(&Method::POST, "/", &headers, sent), When::At(NOW), None)
+    }
+
+    fn body(reply: Option<Reply>) -> Option<String> {
+        reply.map(|reply| String::from_utf8(reply.body).unwrap())
+    }
+
+    #[test]
+    fn every_row_belongs_to_a_preset_but_those_to_come() {
+        for row in &ROWS {
+            assert!(row.provider.is_none_or(|name| name == "ebay" || preset(name).is_some()), "{:?}", row.provider);
+        }
+    }
+
+    #[test]
+    fn an_echo_is_plain_text_and_nothing_else() {
+        let reply = get(&verifier("dropbox", "s"), "/in?challenge=a-b_c.1").unwrap();
+        assert_eq!((reply.status, reply.content_type, &*reply.body), (200, Some("text/plain"), &b"a-b_c.1"[..]));
+        assert_eq!(reply.headers["x-content-type-options"], "nosniff");
+        let dropbox = verifier("dropbox", "s");
+        for token in ["", "%3Cscript%3E", "a%20b", "a%0Ab", "%C3%A9", "%7B%7D", "%FF"] {
+            assert_eq!(get(&dropbox, &format!("/in?challenge={token}")), None, "{token}");
+        }
+        assert!(get(&dropbox, &format!("/in?challenge={}", "a".repeat(1_024))).is_some());
+        assert_eq!(get(&dropbox, &format!("/in?challenge={}", "a".repeat(1_025))), None);
+        assert_eq!(get(&dropbox, "/in?other=1"), None, "the marker is missing");
+        assert_eq!(get(&verifier("shopify", "s"), "/in?challenge=a"), None, "another provider's");
+    }
+
+    #[test]
+    fn a_signed_question_is_answered_only_when_signed_right() {
+        let slack = r#"{"type":"url_verification","challenge":"3eZbrw1aBm2rZgRNFdxV"}"#;
+        let zoom = r#"{"event":"endpoint.url_validation","payload":{"plainToken":"qgg8vlvZRS6UYooatFL8Aw"}}"#;
+        let zoom_answer = concat!(
+            r#"{"plainToken":"qgg8vlvZRS6UYooatFL8Aw","encryptedToken":"#,
+            // printf '%s' qgg8vlvZRS6UYooatFL8Aw | openssl dgst -sha256 -hmac s
+            r#""93aa52bcb22637104b103fa602ee132a2459036070fc4ef715f04d8ce8a99166"}"#
+        );
+        for (name, question, wanted) in [
+            ("slack", slack, "3eZbrw1aBm2rZgRNFdxV"),
+            ("zoom", zoom, zoom_answer),
+            ("twitch", r#"{"challenge":"pogchamp-kappa"}"#, "pogchamp-kappa"),
+        ] {
+            let verifier = verifier(name, "s");
+            assert_eq!(body(post(&verifier, question, question)).as_deref(), Some(wanted), "{name}");
+            assert_eq!(post(&verifier, "{}", question), None, "{name}: forged");
+        }
+        let slack = verifier("slack", "s");
+        for event in [r#"{"type":"event_callback","challenge":"a"}"#, r#"{"type":"url_verification"}"#, "{}", ""] {
+            assert_eq!(post(&slack, event, event), None, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_is_not_the_agreed_one_is_refused() {
+        let meta = verifier("meta", "s");
+        let ask = |token| get(&meta, &format!("/?hub.mode=subscribe&hub.challenge=1158&hub.verify_token={token}"));
+        assert_eq!(body(ask("agreed")).as_deref(), Some("1158"));
+        assert_eq!((ask("other").unwrap().status, ask("").unwrap().status), (403, 403));
+        let target = "/?hub.mode=subscribe&hub.challenge=1&hub.verify_token=";
+        let nobody = HeaderMap::new();
+        assert_eq!(meta.handshake(&request(&Method::GET, target, &nobody, ""), When::At(NOW), None), None);
+        assert_eq!(get(&meta, "/?hub.mode=other&hub.challenge=1&hub.verify_token=agreed"), None);
+    }
+
+    #[test]
+    fn no_event_can_be_signed_by_asking() {
+        let x = verifier("x", "s");
+        assert!(body(get(&x, "/?crc_token=abc")).unwrap().starts_with(r#"{"response_token":"sha256="#));
+        for body in ["%7B%22for_user_id%22%3A1%7D", "%5B%5D", "%22a%22", "a%20b"] {
+            assert_eq!(get(&x, &format!("/?crc_token={body}")), None, "{body}");
+        }
+        let braintree = verifier("braintree", "public:private");
+        let answer = body(get(&braintree, "/?bt_challenge=20f9f8ed05f77439fe955c977e4c8a53")).unwrap();
+        assert!(answer.starts_with("public|") && answer.len() == 47, "{answer}");
+        for challenge in ["20f9", "zzzzzzzzzzzzzzzzzzzzzzzz", "20f9f8ed05f77439fe955c977e4c8a5320f9"] {
+            assert_eq!(get(&braintree, &format!("/?bt_challenge={challenge}")), None, "{challenge}");
+        }
+    }
+
+    #[test]
+    fn each_other_provider_gets_its_own_answer() {
+        let websub = verifier("websub", "s");
+        let ask = |mode| get(&websub, &format!("/?hub.mode={mode}&hub.topic=https://t.example/&hub.challenge=abc"));
+        assert_eq!(body(ask("subscribe")).as_deref(), Some("abc"));
+        assert_eq!(ask("unsubscribe").unwrap().status, 404);
+        assert_eq!(ask("denied"), None);
+
+        let mut headers = HeaderMap::new();
+        headers.insert("x-okta-verification-challenge", HeaderValue::from_static("a1"));
+        let asked = request(&Method::GET, "/", &headers, "");
+        let answer = verifier("okta", "s").handshake(&asked, When::At(NOW), None);
+        assert_eq!(body(answer).as_deref(), Some(r#"{"verification":"a1"}"#));
+
+        let none = HeaderMap::new();
+        let ask = |name, method, target, text| {
+            verifier(name, "s").handshake(&request(&method, target, &none, text), When::At(NOW), None)
+        };
+        let target = "/?validationToken=Validation%3a+Testing+client";
+        assert_eq!(
+            body(ask("microsoft-graph", Method::POST, target, "")).as_deref(),
+            Some("Validation: Testing client")
+        );
+        let monday = ask("monday", Method::POST, "/", r#"{"challenge":"a"}"#);
+        assert_eq!(body(monday).as_deref(), Some(r#"{"challenge":"a"}"#));
+        assert_eq!(ask("monday", Method::POST, "/", r#"{"challenge":"a","event":{}}"#), None);
+        assert_eq!(ask("trello", Method::HEAD, "/", ""), Some(bare(200)));
+        assert_eq!(ask("trello", Method::GET, "/", ""), None);
+    }
+
+    #[test]
+    fn discord_s_pings_are_not_its_events() {
+        let headers = HeaderMap::new();
+        let ask = |verified, text: &str| {
+            let request = request(&Method::POST, "/", &headers, text);
+            let asked = Asked { request: &request, url: None, verified, token: None, hmac: &|_| None, key_name: None };
+            answer(Some("discord"), &asked)
+        };
+        assert_eq!(body(ask(true, r#"{"type":1}"#)).as_deref(), Some(r#"{"type":1}"#));
+        assert_eq!(ask(true, r#"{"type":0}"#).unwrap().status, 204);
+        assert_eq!(ask(true, r#"{"type":1,"event":{"type":"X"}}"#), None);
+        assert_eq!(ask(true, r#"{"type":2}"#), None);
+        assert_eq!(ask(false, r#"{"type":1}"#), None, "wrong on purpose: it wants 401");
+    }
+
+    #[test]
+    fn cloudevents_are_for_schemes_of_one_s_own() {
+        let spec = GenericSpec::Bearer.compile().unwrap();
+        let own = Verifier::new(Spec::new(Choice::Scheme(spec), vec![SecretSpec::new(Secret::new("s"))])).unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("webhook-request-origin", HeaderValue::from_static("eventemitter.example.com"));
+        let asked = request(&Method::OPTIONS, "/", &headers, "");
+        let reply = own.handshake(&asked, When::At(NOW), None).unwrap();
+        assert_eq!(reply.headers["webhook-allowed-origin"], "eventemitter.example.com");
+        assert_eq!(verifier("shopify", "s").handshake(&asked, When::At(NOW), None), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_asked_an_echo_holds_only_its_letters(
+            provider in prop::sample::select(ROWS.iter().filter_map(|row| row.provider).collect::<Vec<_>>()),
+            method in prop::sample::select(vec![Method::GET, Method::POST, Method::HEAD]),
+            name in "(challenge|hub\\.challenge|crc_token|validationToken|bt_challenge|challenge_code)",
+            query in "[ -~]{0,40}",
+            text in prop_oneof![any::<String>(), r#"\{"(type|challenge|event)":("[a-z<]{0,9}"|[01])\}"#],
+        ) {
+            let headers = HeaderMap::new();
+            let target = format!("/?hub.mode=subscribe&hub.topic=t&{name}={query}");
+            let request = request(&method, &target, &headers, &text);
+            let token = Secret::new("");
+            let asked = Asked {
+                request: &request,
+                url: Some(&target),
+                verified: true,
+                token: Some(&token),
+                hmac: &|_| Some(mac::sha256(b"")),
+                key_name: Some(b"public"),
+            };
+            if let Some(reply) = answer(Some(provider), &asked) {
+                prop_assert!(reply.body.len() <= TOKEN_BYTES_MAX + 100);
+                if reply.content_type == Some("text/plain") {
+                    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/= :|".contains(byte);
+                    prop_assert!(reply.body.iter().all(plain));
+                }
+                prop_assert_eq!(reply.headers.contains_key("x-content-type-options"), !reply.body.is_empty());
+            }
+        }
+    }
+}
