@@ -64,11 +64,16 @@ pub(super) fn once(core: &Core) -> Result<(), String> {
 fn bring_in(core: &Core, job: &Job) -> Outcome {
     let disk = &*core.options.disk;
     let number = job.checkpoint.number;
-    if let Err(reason) = reopen_if_needed(core) {
+    if let Err(reason) = reopen_if_needed(core, number) {
         return Outcome::Failed(reason);
     }
     if let Err(error) = core.files.write(disk, &job.checkpoint, &job.delta) {
         return Outcome::Failed(format!("cannot write the checkpoint: {error}"));
+    }
+    if let Some(reason) = core.poison() {
+        // The index was found damaged meanwhile: no checkpoint may speak for it.
+        let removed = core.files.remove(disk).err().map_or_else(String::new, |error| format!("; {error}"));
+        return Outcome::Failed(format!("{reason}{removed}"));
     }
     let mut steps = || core.options.allow_index_commit() && !core.is_closed();
     let applied = match &*core.index.read() {
@@ -89,15 +94,23 @@ fn bring_in(core: &Core, job: &Job) -> Outcome {
     }
 }
 
-fn reopen_if_needed(core: &Core) -> Result<(), String> {
+/// Opens the index again after it failed. It must be where it was: at the checkpoint before `number`, or partly at that.
+fn reopen_if_needed(core: &Core, number: u64) -> Result<(), String> {
     let mut index = core.index.write();
-    if index.is_none() {
-        *index = Some(
-            Index::open(&core.index_dir, core.options.index_batch)
-                .map_err(|error| format!("the index does not open again: {error}"))?,
-        );
-        tracing::info!("the index is open again");
+    if index.is_some() {
+        return Ok(());
     }
+    let opened = Index::open(&core.index_dir, core.options.index_batch)
+        .map_err(|error| format!("the index does not open again: {error}"))?;
+    let there = opened.number().map_err(|error| error.to_string())?;
+    if there != number && there + 1 != number {
+        let reason =
+            format!("the index is at checkpoint {there} instead of {number}; a restart builds it again from the log");
+        core.condemn_index(&reason);
+        return Err(reason);
+    }
+    *index = Some(opened);
+    tracing::info!("the index is open again");
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! What all parts of an open store share.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +58,8 @@ pub(super) struct Work {
     pub(super) cursor: Option<Cursor>,
     /// The present segment, which the reserve has to follow.
     pub(super) head: u32,
+    /// Segments that were copied forward in vain, with the bytes that are needed of them all the same.
+    pub(super) stuck: BTreeMap<u32, u64>,
     /// A test stopped the checkpointer for good.
     pub(super) halted: bool,
 }
@@ -125,12 +128,13 @@ impl Core {
     }
 
     /// The index is damaged: without a checkpoint in force the next opening builds it again from the whole log.
-    fn condemn_index(&self, reason: &str) {
+    pub(super) fn condemn_index(&self, reason: &str) {
         if self.poison().is_none() {
+            // First, so that the checkpointer, which looks behind its own write, takes away what it writes meanwhile.
+            self.set_poison(reason);
             if let Err(error) = self.files.remove(&*self.options.disk) {
                 tracing::error!(%error, "delete `checkpoint` in the data directory, so that the index is built again");
             }
-            self.set_poison(reason);
         }
     }
 

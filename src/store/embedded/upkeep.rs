@@ -46,10 +46,17 @@ pub(super) fn run(core: &Core, requests: &SyncSender<Request>, every: Duration) 
     }
 }
 
-/// One round of everything.
+/// One round of everything. What fails does not keep the disk marks from being looked at.
 pub(super) fn round(core: &Core, requests: &SyncSender<Request>) -> Result<(), Error> {
     measure(core);
     fill_reserve(core);
+    let let_go = let_go(core, requests);
+    measure(core);
+    let decided = marks::decide(core);
+    let_go.and(decided)
+}
+
+fn let_go(core: &Core, requests: &SyncSender<Request>) -> Result<(), Error> {
     if give_up_history(core, requests)? {
         checkpoint(core, requests)?;
     }
@@ -58,8 +65,7 @@ pub(super) fn round(core: &Core, requests: &SyncSender<Request>) -> Result<(), E
         checkpoint(core, requests)?;
         delete_empty(core, requests)?;
     }
-    measure(core);
-    marks::decide(core)
+    Ok(())
 }
 
 /// Looks how much room there is.
@@ -190,15 +196,30 @@ fn copy_forward(core: &Core, requests: &SyncSender<Request>) -> Result<bool, Err
     let (little, old) = if short { (LITTLE_WHEN_SHORT, 1) } else { (LITTLE, OLD) };
     let head = core.work.lock().head;
     let live = core.state.lock().sums.live();
+    let stuck = core.work.lock().stuck.clone();
     let candidate = core.segments.numbers().into_iter().find(|segment| {
         let needed = live.get(segment).copied().unwrap_or(0);
-        segment.saturating_add(old) <= head && needed > 0 && needed * 100 < core.segments.size(*segment) * little
+        let is_little = needed > 0 && needed * 100 < core.segments.size(*segment) * little;
+        is_little && segment.saturating_add(old) <= head && stuck.get(segment) != Some(&needed)
     });
     let Some(segment) = candidate else { return Ok(false) };
+    copy_segment(core, requests, segment)?;
+    let left = core.state.lock().sums.live().get(&segment).copied();
+    if let Some(left) = left {
+        // Events that are about to go by themselves, or cannot be read. It is tried again when they are fewer.
+        core.work.lock().stuck.insert(segment, left);
+    }
+    Ok(true)
+}
+
+/// Copies what is needed of a segment.
+fn copy_segment(core: &Core, requests: &SyncSender<Request>, segment: u32) -> Result<(), Error> {
+    let now = core.clock.now().wall;
     let (mut chunk, mut bytes) = (Vec::new(), 0);
     for seq in needed_of(core, segment)? {
         let Some(row) = core.row(seq)? else { continue };
-        if !row.all_pins().any(|(pinned, _)| pinned == segment) {
+        let needs = row.all_pins().any(|(pinned, _)| pinned == segment);
+        if !needs || !row.is_kept(&core.settings.retention, now) {
             continue;
         }
         chunk.push(seq);
@@ -208,8 +229,7 @@ fn copy_forward(core: &Core, requests: &SyncSender<Request>) -> Result<bool, Err
             bytes = 0;
         }
     }
-    copy(core, requests, segment, &mut chunk)?;
-    Ok(true)
+    copy(core, requests, segment, &mut chunk)
 }
 
 fn copy(core: &Core, requests: &SyncSender<Request>, segment: u32, chunk: &mut Vec<Seq>) -> Result<(), Error> {

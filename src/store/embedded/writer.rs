@@ -285,6 +285,7 @@ impl Writer {
     fn told(&self, error: WriteError) -> Error {
         match error {
             WriteError::Full(reason) => Error::Full(reason),
+            WriteError::Later(reason) => Error::Unavailable(reason),
             WriteError::Broken(reason) => {
                 self.core.set_poison(&reason);
                 Error::Poisoned(reason)

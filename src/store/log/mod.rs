@@ -79,6 +79,8 @@ impl Cursor {
 pub(in crate::store) enum WriteError {
     /// Nothing of it is in the log; there is no room.
     Full(String),
+    /// Nothing of it is in the log; another try may succeed.
+    Later(String),
     /// Unknown; nothing may be written any more.
     Broken(String),
 }
@@ -181,7 +183,7 @@ impl Log {
         let needed = align((HEADER_BYTES + payload + 1) as u64);
         let full = |error: io::Error| match error.kind() {
             io::ErrorKind::StorageFull => WriteError::Full(format!("no room for a log segment: {error}")),
-            _ => WriteError::Broken(format!("cannot make a log segment: {error}")),
+            _ => WriteError::Later(format!("cannot make a log segment: {error}")),
         };
         if needed > self.segment_bytes {
             return self.roll_large(number, needed).map_err(full);
