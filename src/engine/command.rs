@@ -44,7 +44,7 @@ impl Engine {
         if let Some(group) = self.groups.get_mut(gid) {
             group.weight = Weight::from_f64(policy.weight);
             group.policy = policy;
-            group.gated = true;
+            group.changed = true;
         }
     }
 

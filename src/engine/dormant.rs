@@ -73,6 +73,7 @@ impl Dormant {
     pub(super) fn wake(&mut self, group: &mut GroupState) {
         let Some(record) = self.records.remove(&group.name) else { return };
         group.tag = record.tag;
+        group.changed = true;
         group.estimate = record.estimate;
         group.slow = record.slow;
         if let Some(bound) = record.bound {

@@ -57,8 +57,10 @@ pub(super) struct GroupState {
     pub(super) since: u64,
     /// It has a time at which it is looked at again.
     pub(super) wakes: bool,
-    /// Since it became ready, a gate was closed to it or its policy changed: I6 says nothing about it.
+    /// Since it became ready, a gate was closed to it: I6 says nothing about it.
     pub(super) gated: bool,
+    /// Its tag has charges of another policy, or of an earlier time of its life: I6 says nothing about it.
+    pub(super) changed: bool,
 
     // R11: the lanes inside.
     pub(super) plain: Option<u32>,
@@ -113,6 +115,7 @@ impl GroupState {
             since: 0,
             wakes: false,
             gated: false,
+            changed: false,
             plain: None,
             parts: BTreeMap::new(),
             debts: Debts::default(),

@@ -131,7 +131,9 @@ impl Engine {
         for (_, group) in self.groups.iter() {
             let cap = u64::from(group.cap(&self.settings));
             let charges = Tag::of(self.longest_us.saturating_mul(cap), group.weight);
-            if !matches!(group.standing, Standing::Ready(_)) || group.gated {
+            // Behind a closed gate others go on without it: then it was not ready all the time.
+            let gated = group.gated || group.changed || group.since <= self.upstream.unclosed;
+            if gated || !matches!(group.standing, Standing::Ready(_)) {
                 continue;
             }
             let floor = self.v.minus(super::schedule::burst(&self.settings, group.weight)).minus(charges);

@@ -168,6 +168,8 @@ struct Upstream {
     wake: Option<Mono>,
     /// Why picks were refused most recently, and when.
     blocked: Option<(WaitReason, Mono)>,
+    /// The step of the last pick with a breaker that was not closed.
+    unclosed: u64,
     /// The last answer and whose it was; the time that counts for [`Settings::order_max_hold`].
     answered: Option<(Mono, u32)>,
     answered_us: u64,

@@ -73,7 +73,7 @@ impl Engine {
                     group.blocked = Some((reason, now));
                 }
             }
-            group.gated |= class.is_gated() || (class.has(Class::SUSPECT) && !self.upstream.breaker.is_closed());
+            group.gated |= class.is_gated();
             self.field.set(class, group.turn(), gid);
         }
         match wake {
@@ -161,6 +161,9 @@ impl Engine {
         let retry = self.leases.retry < self.settings.retry_slots();
         let breaker = &self.upstream.breaker;
         let (closed, probe) = (breaker.is_closed(), breaker.may_probe());
+        if !closed {
+            self.upstream.unclosed = self.step;
+        }
         let gates = |class: Class, side: bool| {
             let passes = |bit: Class, open: bool| open || !class.has(bit);
             let trusted = closed || !class.has(Class::SUSPECT) || (probe && class.has(Class::SIDE) != side);
