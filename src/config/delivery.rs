@@ -1,8 +1,13 @@
 //! From the configuration to the settings of the engine, the deliverer and the driver.
 
+use std::time::Duration;
+
 use super::settings::{self, Policy};
 use super::{Config, Rate};
 use crate::{deliver, driver, engine};
+
+/// The head start where a lease is charged as one event: ten of them (one second stands for one).
+const EVENTS_BURST: Duration = Duration::from_secs(10);
 
 impl Config {
     /// The engine's numbers.
@@ -18,7 +23,11 @@ impl Config {
                 settings::Charge::Time => engine::Charge::Time,
                 settings::Charge::Events => engine::Charge::Events,
             },
-            burst: groups.burst,
+            burst: match groups.charge {
+                // Ten events, as the engine counts them; half a second would be half an event.
+                settings::Charge::Events if groups.burst == engine::Settings::default().burst => EVENTS_BURST,
+                _ => groups.burst,
+            },
             slow: engine::Slow {
                 after: groups.slow.after,
                 // The median times a factor is a coarse mark; fractions of it say nothing.
