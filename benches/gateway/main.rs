@@ -33,9 +33,10 @@ fn main() -> anyhow::Result<()> {
     // Under target/, so on the disk that the project itself lies on: /tmp may be memory.
     let folder = TempDir::with_prefix_in("bench-", env!("CARGO_TARGET_TMPDIR"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let load_before = report::load_average();
     let disk = disk::measure(folder.path(), Duration::from_secs(plan.seconds))?;
     let post = Post::signed();
-    let mut results = report::Results::new(disk);
+    let mut results = report::Results::new(load_before, disk);
     for round in 1..=plan.rounds {
         for kind in &plan.kinds {
             let name = kind.name();

@@ -18,6 +18,9 @@ const ANSWER_BEYOND_DISK: Duration = Duration::from_millis(2);
 /// Less than this share of the full rate is not half of it: the machine had no time for the sender.
 const HALF_AT_LEAST: f64 = 0.45;
 
+/// A load average above it, before a run, belongs to somebody who will go on while it is measured.
+const IDLE_LOAD: f64 = 0.5;
+
 /// How hard a server was driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Load {
@@ -29,13 +32,16 @@ pub(crate) enum Load {
 
 /// Everything that was measured in one run.
 pub(crate) struct Results {
+    /// Of the last minute before the run.
+    load_before: f64,
     disk: Latencies,
     rounds: BTreeMap<(Load, Kind), Vec<Measured>>,
 }
 
 impl Results {
-    pub(crate) fn new(disk: Latencies) -> Self {
-        Self { disk, rounds: BTreeMap::new() }
+    /// `load_before` as [`load_average`] gave it before anything was measured.
+    pub(crate) fn new(load_before: f64, disk: Latencies) -> Self {
+        Self { load_before, disk, rounds: BTreeMap::new() }
     }
 
     pub(crate) fn add(&mut self, kind: Kind, load: Load, measured: Measured) {
@@ -122,6 +128,10 @@ impl Results {
 
     /// What makes the numbers above worth less than they look.
     fn print_doubts(&self, out: &mut impl Write) -> std::io::Result<()> {
+        if self.load_before > IDLE_LOAD {
+            let load = self.load_before;
+            writeln!(out, "doubtful: the machine was busy with other things (load average {load} before the run)")?;
+        }
         for kind in Kind::ALL {
             let rate = |load| self.median(load, kind, Measured::per_second);
             let (Some(full), Some(half)) = (rate(Load::Full), rate(Load::Half)) else { continue };
@@ -153,6 +163,12 @@ fn short(span: Duration) -> String {
         ..1000.0 => format!("{micros:.0} µs"),
         _ => format!("{:.2} ms", micros / 1e3),
     }
+}
+
+/// The machine's load average over the last minute; 0 where it cannot be read.
+pub(crate) fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
 
 /// Numbers mean nothing without the machine and the day.
