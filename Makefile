@@ -13,7 +13,7 @@ LISTEN ?= 127.0.0.1:8080
 ADMIN ?= 127.0.0.1:8081
 DATA ?= ./fairlane-data
 
-.PHONY: help setup check test run crash bench
+.PHONY: help setup check test run crash sim bench
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,10 @@ run: ## Serve gateway.yaml on the loopback (LISTEN=, ADMIN=, DATA= to change)
 	$(CARGO) run --locked --release -- run -c gateway.yaml --listen $(LISTEN) --admin $(ADMIN) --data $(DATA)
 
 crash: ## Kill it CRASH_ROUNDS times (100) at random points: nothing that was acknowledged may be lost
-	FAIRLANE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --locked --test crash -- --nocapture
+	CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --locked --test crash -- --nocapture
+
+sim: ## The engine against a model world in virtual time, with faults (SIM_SEED= repeats one, SIM_SEEDS= widens)
+	$(CARGO) test --locked --test sim -- --nocapture
 
 bench: ## Compare with nginx on this machine, in one run (a minute; BENCH_ROUNDS=, BENCH_SECONDS= to change)
 	@.ci/setup bench
