@@ -136,21 +136,62 @@ fn keeps(name: &str, trusted: bool) -> bool {
     !(HOP_BY_HOP.contains(&name) || starts("fairlane-") || (starts("x-forwarded-") && !trusted))
 }
 
-/// Header lines for a rejection record: values that may hold a secret or a signature are masked.
-pub(super) fn masked(headers: &HeaderMap) -> Vec<(String, String)> {
-    const TELLING: [&str; 9] = ["auth", "token", "secret", "signature", "hmac", "key", "cookie", "password", "sig"];
-    headers
-        .iter()
-        .map(|(name, value)| {
-            let masked = TELLING.iter().any(|word| name.as_str().contains(word)) || name.as_str() == "verif-hash";
-            let value = if masked {
-                format!("*** ({} bytes)", value.len())
-            } else {
-                String::from_utf8_lossy(value.as_bytes()).escape_debug().to_string()
-            };
-            (name.as_str().to_owned(), value)
-        })
-        .collect()
+/// Bytes of a text from a stranger that a rejection record keeps.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// Bytes of all header lines that a rejection record keeps. Anybody can leave records, and there are many of them: what one may
+/// cost is what a person can still read.
+const LINES_BYTES_MAX: usize = 4096;
+
+/// Header lines for a rejection record: values that may hold a secret or a signature are masked, those of `carriers` (headers in
+/// which some source expects its secret or its signature) always. What is long is cut, and what is too much is only counted.
+pub(super) fn masked(headers: &HeaderMap, carriers: &[HeaderName]) -> Vec<(String, String)> {
+    const TELLING: [&str; 14] = [
+        "auth",
+        "token",
+        "secret",
+        "signature",
+        "hmac",
+        "key",
+        "cookie",
+        "pass",
+        "sig",
+        "cred",
+        "session",
+        "jwt",
+        "bearer",
+        "verif-hash",
+    ];
+    let mut lines = Vec::new();
+    let mut left = LINES_BYTES_MAX;
+    for (number, (name, value)) in headers.iter().enumerate() {
+        let masked = carriers.contains(name) || TELLING.iter().any(|word| name.as_str().contains(word));
+        let value = if masked { format!("*** ({} bytes)", value.len()) } else { shown(value.as_bytes()) };
+        let name = shown(name.as_str().as_bytes());
+        let Some(after) = left.checked_sub(name.len() + value.len() + size_of::<(String, String)>()) else {
+            lines.push(("…".to_owned(), format!("{} more lines", headers.len() - number)));
+            break;
+        };
+        left = after;
+        lines.push((name, value));
+    }
+    lines
+}
+
+/// A stranger's text as it is shown to people: escaped, and cut where it is long.
+pub(super) fn shown(text: &[u8]) -> String {
+    // An escape is never shorter than what it stands for, so nothing that is kept is cut off here.
+    let start = String::from_utf8_lossy(text.get(..TEXT_BYTES_MAX).unwrap_or(text));
+    let mut shown = String::new();
+    for character in start.chars() {
+        let before = shown.len();
+        shown.extend(character.escape_debug());
+        if shown.len() > TEXT_BYTES_MAX {
+            shown.truncate(before);
+            return format!("{shown}… ({} bytes)", text.len());
+        }
+    }
+    if text.len() > TEXT_BYTES_MAX { format!("{shown}… ({} bytes)", text.len()) } else { shown }
 }
 
 /// Whether `peer` is one of the `proxies` whose forwarded headers count.
@@ -246,9 +287,36 @@ mod tests {
     fn a_record_masks_what_may_be_secret_and_escapes_the_rest() {
         let p =
             parts("/", &[("X-Shopify-Hmac-Sha256", "c2VjcmV0"), ("authorization", "Bearer x"), ("x-topic", "a\tb")]);
-        let lines = masked(&p.headers);
+        let lines = masked(&p.headers, &[]);
         assert!(lines.contains(&("x-shopify-hmac-sha256".into(), "*** (8 bytes)".into())));
         assert!(lines.contains(&("authorization".into(), "*** (8 bytes)".into())));
         assert!(lines.contains(&("x-topic".into(), "a\\tb".into())));
     }
 }
+
+    #[test]
+    fn a_record_masks_every_header_in_which_a_source_expects_its_secret() {
+        let p = parts(
+            "/",
+            &[("X-Hook", "s3cret"), ("x-jwt", "s3cret"), ("x-passcode", "s3cret"), ("x-credential", "s3cret")],
+        );
+        let lines = masked(&p.headers, &[HeaderName::from_static("x-hook")]);
+        assert!(lines.iter().all(|(_, value)| value == "*** (6 bytes)"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_record_stays_small_whatever_a_stranger_sends() {
+        let mut p = parts("/", &[("x-short", "1")]);
+        p.headers.insert("x-long", HeaderValue::from_bytes(&[0xff; 60_000]).unwrap());
+        for number in 0..200 {
+            let name: HeaderName = format!("x-{number}-{}", "a".repeat(300)).parse().unwrap();
+            p.headers.insert(name, HeaderValue::from_bytes("\u{202e}".repeat(100).as_bytes()).unwrap());
+        }
+        let lines = masked(&p.headers, &[]);
+        let bytes: usize = lines.iter().map(|(name, value)| name.len() + value.len()).sum();
+        assert!(bytes < 5000, "{bytes}");
+        assert!(lines.contains(&("x-short".into(), "1".into())));
+        let long = &lines.iter().find(|(name, _)| name == "x-long").unwrap().1;
+        assert!(long.ends_with("… (60000 bytes)") && long.len() < 300, "{long}");
+        assert!(lines.last().unwrap().1.ends_with("more lines"), "{lines:?}");
+    }
