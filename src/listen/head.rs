@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TRANSFER_ENCODING};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderValue, Version};
 
 /// Headers that speak of one connection and not of the event (RFC 9110 §7.6.1), with the framing of the
@@ -37,6 +38,24 @@ pub(super) fn check(parts: &Parts) -> Result<(), Malformed> {
         (0, Version::HTTP_11) if !authority => return Err(Malformed("a request names one Host; this one names none")),
         (0 | 1, _) => {}
         _ => return Err(Malformed("a request names one Host; this one names several")),
+    }
+    // An empty one says that there is no authority (RFC 9112 §3.2). What stands here becomes part of a signed address and of
+    // `X-Forwarded-Host`, so it has to be a name that everybody reads alike.
+    let host = parts.headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+    let is_host = Authority::try_from(host).is_ok_and(|host| !host.as_str().contains('@'));
+    if !host.is_empty() && !is_host {
+        return Err(Malformed("the Host is not a host and a port"));
+    }
+    // RFC 9113 §8.3.1: on HTTP/2 both may be there, and then they say the same.
+    let other = parts.uri.authority().is_some_and(|named| !named.as_str().as_bytes().eq_ignore_ascii_case(host));
+    if parts.version == Version::HTTP_2 && hosts > 0 && other {
+        return Err(Malformed("the Host and the :authority differ"));
+    }
+    // The library takes off what it knows, `chunked`, and leaves other codings in the body: the event would not be what was sent.
+    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
+    let is_other = |coding: &HeaderValue| !coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if codings.next().is_some_and(is_other) || codings.next().is_some() {
+        return Err(Malformed("the one transfer coding that is taken is chunked"));
     }
     check_path(parts.uri.path())
 }
@@ -97,7 +116,7 @@ pub(super) fn seen(parts: &Parts, tls: bool, trusted: bool) -> Seen {
     let https = forwarded("x-forwarded-proto").map_or(tls, |proto| proto.eq_ignore_ascii_case("https"));
     let host = forwarded("x-forwarded-host")
         .or_else(|| parts.headers.get(HOST).and_then(|host| host.to_str().ok()))
-        .or_else(|| parts.uri.authority().map(http::uri::Authority::as_str));
+        .or_else(|| parts.uri.authority().map(Authority::as_str));
     let scheme = if https { "https" } else { "http" };
     Seen { https, url: host.map(|host| format!("{scheme}://{host}")) }
 }
@@ -245,6 +264,39 @@ mod tests {
         assert!(check(&parts("/", &[])).is_err());
         assert!(check(&parts("/", &[("host", "a"), ("host", "a")])).is_err());
         assert!(check(&parts("http://a/", &[])).is_ok());
+        for host in ["a", "a.example:8080", "a_b.example", "[::1]:80", "127.0.0.1", ""] {
+            assert_eq!(check(&parts("/", &[("host", host)])), Ok(()), "{host}");
+        }
+        for host in ["a b", "a/b", "user@a", "a?b", "a#b"] {
+            assert!(check(&parts("/", &[("host", host)])).is_err(), "{host}");
+        }
+    }
+
+    #[test]
+    fn on_http_2_two_names_of_the_host_agree() {
+        let with = |host: &str| {
+            let mut parts = parts("http://hooks.example/", &[("host", host)]);
+            parts.version = Version::HTTP_2;
+            check(&parts)
+        };
+        assert_eq!(with("Hooks.example"), Ok(()));
+        assert!(with("other.example").is_err());
+    }
+
+    #[test]
+    fn a_body_in_a_further_transfer_coding_is_refused() {
+        let with = |codings: &[&str]| {
+            let mut headers = vec![("host", "h")];
+            headers.extend(codings.iter().map(|coding| ("transfer-encoding", *coding)));
+            check(&parts("/", &headers))
+        };
+        assert_eq!(with(&["chunked"]), Ok(()));
+        assert_eq!(with(&["Chunked"]), Ok(()));
+        for codings in
+            [&["gzip, chunked"] as &[_], &["chunked, chunked"], &["gzip", "chunked"], &["chunked", "chunked"]]
+        {
+            assert!(with(codings).is_err(), "{codings:?}");
+        }
     }
 
     #[test]
@@ -292,7 +344,6 @@ mod tests {
         assert!(lines.contains(&("authorization".into(), "*** (8 bytes)".into())));
         assert!(lines.contains(&("x-topic".into(), "a\\tb".into())));
     }
-}
 
     #[test]
     fn a_record_masks_every_header_in_which_a_source_expects_its_secret() {
@@ -320,3 +371,4 @@ mod tests {
         assert!(long.ends_with("… (60000 bytes)") && long.len() < 300, "{long}");
         assert!(lines.last().unwrap().1.ends_with("more lines"), "{lines:?}");
     }
+}
