@@ -130,7 +130,7 @@ struct Running {
     /// The driver; ends when it is stopped.
     driver: JoinSet<()>,
     /// The admin listener; ends when this is dropped.
-    admin: JoinSet<std::io::Result<()>>,
+    admin: JoinSet<()>,
 }
 
 impl Running {
