@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -200,7 +200,7 @@ pub(super) async fn events(
     State(admin): Shared,
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Json<EventsView>, Problem> {
-    let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
     let page = admin.handle.events(query.checked()?).await.map_err(|error| Problem::Store(error.to_string()))?;
     Ok(Json(EventsView {
         events: page.records.into_iter().map(EventView::from).collect(),
@@ -217,10 +217,7 @@ impl EventsQuery {
                 ))
             })
         };
-        let limit = self.limit.unwrap_or(LIMIT);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
-        }
+        let limit = checked(self.limit)?;
         Ok(driver::Query {
             group: self.group.map(group).transpose()?,
             source: self.source.map(Into::into),
@@ -231,6 +228,21 @@ impl EventsQuery {
             before: self.cursor.map(Seq),
             limit,
         })
+    }
+}
+
+/// What is wrong with a query, without the words that only a programmer of this would understand.
+fn unreadable(rejection: &QueryRejection) -> Problem {
+    let text = rejection.body_text();
+    let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+    Problem::Parameter(text.replace("invalid digit found in string", "expected a whole number"))
+}
+
+/// How many rows a page has.
+fn checked(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit.unwrap_or(LIMIT) {
+        limit if (1..=LIMIT_MAX).contains(&limit) => Ok(limit),
+        limit => Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}"))),
     }
 }
 
@@ -270,7 +282,11 @@ struct AttemptView {
     answer: String,
 }
 
-pub(super) async fn event(State(admin): Shared, Path(id): Path<String>) -> Result<Json<StoryView>, Problem> {
+pub(super) async fn event(
+    State(admin): Shared,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<StoryView>, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
     let story = admin.handle.event(event_id(&id)?).await.map_err(|error| Problem::Store(error.to_string()))?;
     let Story { record, attempts } = story.ok_or(Problem::Unknown(id))?;
     let attempt = |note: driver::AttemptNote| AttemptView {
@@ -286,7 +302,8 @@ pub(super) async fn event(State(admin): Shared, Path(id): Path<String>) -> Resul
 }
 
 /// The body's exact bytes. They are a stranger's: no browser may take them for a page.
-pub(super) async fn body(State(admin): Shared, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn body(State(admin): Shared, id: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
     let event = admin.handle.whole(event_id(&id)?).await.map_err(|error| Problem::Store(error.to_string()))?;
     let event = event.ok_or(Problem::Unknown(id))?;
     let headers = [
@@ -365,8 +382,8 @@ pub(super) async fn rejections(
     State(admin): Shared,
     query: Result<Query<RejectionsQuery>, QueryRejection>,
 ) -> Result<Json<RejectionsView>, Problem> {
-    let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
-    let limit = query.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
+    let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
+    let limit = checked(query.limit)?;
     let view = |rejection: driver::Rejection| RejectionView {
         at: rfc3339(rejection.at),
         source: rejection.source.to_string(),

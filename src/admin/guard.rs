@@ -46,7 +46,14 @@ fn admit(admin: &Admin, request: &Request) -> Result<(), Problem> {
 }
 
 fn host(headers: &HeaderMap, authority: Option<&str>, hosts: &[String]) -> Result<(), Problem> {
-    let host = headers.get(HOST).and_then(|h| h.to_str().ok()).or(authority).unwrap_or_default();
+    let mut named = headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default()).chain(authority);
+    // Whoever reads another one than we do would be fooled, so each has to be ours.
+    let Some(host) = named.next() else { return Err(Problem::Host(String::new())) };
+    is_ours(host, hosts)?;
+    named.try_for_each(|host| is_ours(host, hosts))
+}
+
+fn is_ours(host: &str, hosts: &[String]) -> Result<(), Problem> {
     let name = without_port(host);
     let ours = name.parse::<IpAddr>().is_ok()
         || name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).is_some_and(|n| n.parse::<Ipv6Addr>().is_ok())
@@ -119,6 +126,16 @@ mod tests {
         for bad in ["evil.example", "evil.example:8081", "127.0.0.1.evil.example", "", "localhost.evil.example"] {
             assert!(host(&headers(&[("host", bad)]), None, &known).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn every_name_that_a_request_carries_has_to_be_ours() {
+        let mut two = headers(&[("host", "127.0.0.1")]);
+        assert!(host(&two, Some("localhost:8081"), &[]).is_ok());
+        assert!(host(&two, Some("evil.example"), &[]).is_err());
+        two.append(HOST, "evil.example".parse().unwrap());
+        assert!(host(&two, None, &[]).is_err());
+        assert!(host(&HeaderMap::new(), None, &[]).is_err());
     }
 
     #[test]

@@ -10,15 +10,29 @@ mod problem;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use parking_lot::RwLock;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use crate::driver::Handle;
 use crate::event::Secret;
+
+/// Open connections at most: a scraper, probes, some browsers. More are a mistake or an attack on the files that we may open.
+const CONNECTIONS_MAX: usize = 256;
+
+/// How long a head may take, and a pause between two requests. Scrapers mostly come every 15 s.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// After a failed accept (no file to be had): trying at once would only turn in circles.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The admin listener's settings (`admin` in the configuration).
 #[derive(Clone, Debug)]
@@ -75,12 +89,41 @@ impl Admin {
     }
 }
 
-/// Serves until the future is dropped.
-///
-/// # Errors
-/// The listening socket's.
-pub async fn serve(admin: Arc<Admin>, listener: TcpListener) -> std::io::Result<()> {
-    axum::serve(listener, router(admin)).await
+/// Serves until the future is dropped; its connections end with it.
+pub async fn serve(admin: Arc<Admin>, listener: TcpListener) {
+    let router = router(admin);
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                // Above the limit it is closed at once: senders need the process's files more than whoever opened so many.
+                Ok((stream, _)) if open.len() < CONNECTIONS_MAX => {
+                    open.spawn(converse(stream, router.clone()));
+                }
+                Ok(_) => tracing::debug!("too many connections to the admin address"),
+                Err(error) => {
+                    tracing::debug!(%error, "a connection to the admin address could not be accepted");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            },
+            Some(ended) = open.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "an admin call had failed");
+                }
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, router: Router) {
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "an admin connection ended with an error");
+    }
 }
 
 fn router(admin: Arc<Admin>) -> Router {

@@ -4,13 +4,15 @@
 //! store, driver, admin, listener. Order at the end: not ready, stop accepting, answer what was read, let the driver finish, close
 //! the store.
 
+mod descriptors;
+mod files;
 mod log;
 mod reload;
 mod token;
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +32,12 @@ use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::embedded::Embedded;
 use crate::store::notebook::Notebook;
+pub use files::read;
 // The command line has no other way to the store.
 pub use crate::store::doctor::{Damage, DoctorReport, doctor};
 
 use log::Log;
-use reload::Reloader;
+use reload::{Reloader, Stamp};
 pub use token::FILE as TOKEN_FILE;
 
 /// What the command line says about a run.
@@ -74,13 +77,16 @@ impl Options {
     ///
     /// # Errors
     /// All problems of the file, or that it cannot be read.
-    pub fn load(&self) -> Result<Config, Failure> {
+    pub fn load(&self) -> Result<Config, Vec<Problem>> {
+        self.load_through(&read)
+    }
+
+    /// [`Self::load`] with files read by `files`.
+    fn load_through(&self, files: &dyn Fn(&Path) -> std::io::Result<String>) -> Result<Config, Vec<Problem>> {
         let name = self.config.display().to_string();
-        let text = std::fs::read_to_string(&self.config)
-            .with_context(|| format!("{name} cannot be read (name another file with -c)"))?;
+        let text = files(&self.config).map_err(|error| vec![Problem::unreadable(&name, &error)])?;
         let environment = |name: &str| std::env::var(name).ok();
-        let mut config = crate::config::load(&text, &name, &environment, &|path| std::fs::read_to_string(path))
-            .map_err(Failure::Configuration)?;
+        let mut config = crate::config::load(&text, &name, &environment, files)?;
         if let Some(address) = self.listen {
             config.listen.address = address;
         }
@@ -105,11 +111,17 @@ pub fn wall() -> Wall {
 /// # Errors
 /// What kept it from beginning, or from ending well.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let config = options.load()?;
+    // Before the file is read: a change that comes while the store opens is seen afterwards.
+    let seen = reload::stamp(&options);
+    let mut config = options.load().map_err(Failure::Configuration)?;
     let log = Log::init(&config.log);
+    let descriptors = descriptors::raise();
+    if let Some(lowered) = descriptors::fit(&mut config, descriptors) {
+        tracing::warn!("{lowered}");
+    }
     let runtime = runtime()?;
     let _inside = runtime.enter();
-    let running = Running::start(options, config, log, &runtime)?;
+    let running = Running::start(options, config, log, seen, descriptors, &runtime)?;
     let ended = runtime.block_on(running.until_the_end());
     // What is still open past the drain's deadline ends here, with the process.
     runtime.shutdown_background();
@@ -130,14 +142,27 @@ struct Running {
     handle: Handle,
     store: Arc<dyn LaneStore>,
     reloader: Reloader,
+    /// Signals that ask for the configuration to be read again.
+    hangup: Signal,
+    /// Signals that end us.
+    signals: Signals,
     /// The driver; ends when it is stopped.
     driver: JoinSet<()>,
     /// The admin listener; ends when this is dropped.
-    admin: JoinSet<std::io::Result<()>>,
+    admin: JoinSet<()>,
 }
 
 impl Running {
-    fn start(options: Options, config: Config, log: Log, runtime: &Runtime) -> anyhow::Result<Self> {
+    fn start(
+        options: Options,
+        config: Config,
+        log: Log,
+        seen: Option<Stamp>,
+        descriptors: Option<usize>,
+        runtime: &Runtime,
+    ) -> anyhow::Result<Self> {
+        // From the first moment: what a signal does by itself is to kill.
+        let hangup = signal(SignalKind::hangup())?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let certificates =
             config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
@@ -175,6 +200,8 @@ impl Running {
         let shown = Arc::clone(&front);
         let admin = Admin::new(access, durability, handle.clone(), Box::new(move || shown.show_sizes()));
 
+        // Until here nothing was accepted, and a signal may end us at once.
+        let signals = Signals::new()?;
         let addresses = (bound.address()?, admin_listener.local_addr()?);
         announce(&config, addresses);
         let mut driver_task = JoinSet::new();
@@ -182,23 +209,22 @@ impl Running {
         let mut admin_task = JoinSet::new();
         admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
-        let reloader = Reloader::new(options, config, log, front, admin, handle.clone(), certificates, token);
-        Ok(Self { serving, handle, store, reloader, driver: driver_task, admin: admin_task })
+        let state = reload::State { options, config, seen, descriptors, token };
+        let reloader = Reloader::new(state, log, front, admin, handle.clone(), certificates);
+        Ok(Self { serving, handle, store, reloader, hangup, signals, driver: driver_task, admin: admin_task })
     }
 
     /// Runs until a signal or a failure, then drains.
     async fn until_the_end(mut self) -> anyhow::Result<()> {
-        let mut signals = Signals::new()?;
-        let mut hangup = signal(SignalKind::hangup())?;
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         let poisoned = loop {
             tokio::select! {
-                name = signals.end() => {
+                name = self.signals.end() => {
                     tracing::info!(signal = name, "ending: no new connections; requests that were read are answered");
                     break None;
                 }
                 reason = self.store.poisoned() => break Some(reason),
-                _ = hangup.recv() => self.reloader.reload(true).await,
+                _ = self.hangup.recv() => self.reloader.reload(true).await,
                 _ = tick.tick() => self.reloader.reload(false).await,
                 Some(ended) = self.driver.join_next() => {
                     anyhow::bail!("the delivery loop ended: {ended:?}");
@@ -212,27 +238,33 @@ impl Running {
             // Whether the last batch is durable is unknown: no more 2xx, and a restart reads what is there.
             anyhow::bail!("the store failed: {reason}");
         }
-        let drain = self.reloader.drain();
+        let Self { serving, handle, store, reloader, driver, hangup: _ignored, mut signals, admin: _serves_on } = self;
         tokio::select! {
-            ended = self.drain(drain) => ended,
+            ended = drain(serving, handle, store, driver, reloader.drain()) => ended,
             name = signals.end() => anyhow::bail!("a second signal ({name}): ended at once"),
         }
     }
+}
 
-    async fn drain(mut self, within: Duration) -> anyhow::Result<()> {
-        self.handle.begin_drain();
-        let finish = async {
-            self.serving.drain().await;
-            self.handle.stop().await;
-            while self.driver.join_next().await.is_some() {}
-        };
-        if tokio::time::timeout(within, finish).await.is_err() {
-            tracing::warn!(?within, "some connections were still open at the end of shutdown.drain and were cut");
-        }
-        self.store.close().await.context("the store was not closed in order; it recovers at the next start")?;
-        tracing::info!("ended");
-        Ok(())
+async fn drain(
+    serving: Serving,
+    handle: Handle,
+    store: Arc<dyn LaneStore>,
+    mut driver: JoinSet<()>,
+    within: Duration,
+) -> anyhow::Result<()> {
+    handle.begin_drain();
+    let finish = async {
+        serving.drain().await;
+        handle.stop().await;
+        while driver.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(within, finish).await.is_err() {
+        tracing::warn!(?within, "some connections were still open at the end of shutdown.drain and were cut");
     }
+    store.close().await.context("the store was not closed in order; it recovers at the next start")?;
+    tracing::info!("ended");
+    Ok(())
 }
 
 /// The way to the upstream.

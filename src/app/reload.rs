@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::files::read_again;
 use super::log::Log;
-use super::{Failure, Options, access, deliverer};
+use super::{Options, access, deliverer, descriptors};
 use crate::admin::Admin;
-use crate::config::Config;
+use crate::config::{Config, Problem};
 use crate::driver::{Handle, Query, SourceInfo, Status};
 use crate::event::Secret;
 use crate::listen::{Certificates, Front, Order, Source};
@@ -16,7 +17,9 @@ pub(super) struct Reloader {
     options: Options,
     config: Config,
     /// What the file was when it was last read, whether it could be applied or not.
-    seen: Option<(SystemTime, u64)>,
+    seen: Option<Stamp>,
+    /// How many files this process may open.
+    descriptors: Option<usize>,
     log: Log,
     front: Arc<Front>,
     admin: Arc<Admin>,
@@ -27,19 +30,31 @@ pub(super) struct Reloader {
     token: Secret,
 }
 
+/// What the file was: its time and size.
+pub(super) type Stamp = (SystemTime, u64);
+
+/// What a run began with.
+pub(super) struct State {
+    pub(super) options: Options,
+    pub(super) config: Config,
+    /// What the file was before it was read.
+    pub(super) seen: Option<Stamp>,
+    /// How many files this process may open.
+    pub(super) descriptors: Option<usize>,
+    pub(super) token: Secret,
+}
+
 impl Reloader {
     pub(super) fn new(
-        options: Options,
-        config: Config,
+        state: State,
         log: Log,
         front: Arc<Front>,
         admin: Arc<Admin>,
         handle: Handle,
         certificates: Option<Arc<Certificates>>,
-        token: Secret,
     ) -> Self {
-        let seen = stamp(&options);
-        Self { options, config, seen, log, front, admin, handle, certificates, complaint: None, token }
+        let State { options, config, seen, descriptors, token } = state;
+        Self { options, config, seen, descriptors, log, front, admin, handle, certificates, complaint: None, token }
     }
 
     /// How long a drain may take.
@@ -70,10 +85,11 @@ impl Reloader {
     }
 
     async fn apply(&mut self) -> Result<Vec<String>, Vec<String>> {
-        let new = self.options.load().map_err(|failure| match failure {
-            Failure::Configuration(problems) => problems.iter().map(ToString::to_string).collect(),
-            Failure::Other(error) => vec![format!("{error:#}")],
-        })?;
+        let in_words = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut new = self.options.load_through(&read_again).map_err(in_words)?;
+        if let Some(lowered) = descriptors::fit(&mut new, self.descriptors) {
+            tracing::warn!("{lowered}");
+        }
         let changes = crate::config::reload(&self.config, &new)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         self.guard_backlogs(&new).await?;
@@ -174,7 +190,7 @@ pub(super) fn infos(config: &Config) -> Vec<SourceInfo> {
 }
 
 /// A file that is replaced by renaming or through a link has another time or size; that of its target counts.
-fn stamp(options: &Options) -> Option<(SystemTime, u64)> {
+pub(super) fn stamp(options: &Options) -> Option<Stamp> {
     let metadata = std::fs::metadata(&options.config).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
 use super::{FAILED, complain, print};
-use crate::app::{Failure, Options, TOKEN_FILE};
+use crate::app::{Options, TOKEN_FILE};
 
 /// The gateway answers from memory or an index.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -271,12 +271,9 @@ impl Remote {
     fn find(&self) -> Result<(SocketAddr, String), String> {
         let options =
             Options { config: self.config.clone(), data: self.data.clone(), admin: self.admin, ..Options::default() };
-        let config = options.load().map_err(|failure| match failure {
-            Failure::Configuration(problems) => {
-                let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                format!("the configuration says where the gateway is, and has problems\n{}", list.join("\n"))
-            }
-            Failure::Other(error) => format!("{error:#}"),
+        let config = options.load().map_err(|problems| {
+            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            format!("the configuration says where the gateway is, and has problems\n{}", list.join("\n"))
         })?;
         let mut address = config.admin.address;
         if address.ip().is_unspecified() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{FAILED, complain, print};
+use crate::app;
 use crate::config::{self, Config, Problem};
 
 /// Exit status: everything is right.
@@ -64,13 +65,13 @@ pub(super) fn run_schema() -> u8 {
 /// `fairlane check`; the answer is the exit code.
 pub(super) fn run(path: &Path, json: bool) -> u8 {
     let name = path.display().to_string();
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => return complain(&format!("{name} cannot be read: {error} (name another file with -c)"), FAILED),
-    };
     let environment = |name: &str| std::env::var(name).ok();
     let mut out = Vec::new();
-    match check(&text, &name, &environment, &|path| std::fs::read_to_string(path), json, &mut out) {
+    let checked = match app::read(path) {
+        Ok(text) => check(&text, &name, &environment, &app::read, json, &mut out),
+        Err(error) => write_problems(&[Problem::unreadable(&name, &error)], json, &mut out).map(|()| CONFIG),
+    };
+    match checked {
         Ok(code) => code.max(print(&out)),
         Err(error) => complain(&format!("{name}: {error}"), FAILED),
     }

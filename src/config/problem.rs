@@ -58,6 +58,13 @@ impl Problem {
         self
     }
 
+    /// The file itself cannot be read.
+    #[must_use]
+    pub fn unreadable(file: &str, error: &std::io::Error) -> Self {
+        let problem = Self::new(file, Place::START, "", &format!("the configuration cannot be read: {error}"));
+        problem.hint("name another file with -c")
+    }
+
     /// The problem for a person: one line, and a second one with what was expected and what to do.
     #[must_use]
     pub fn text(&self) -> String {

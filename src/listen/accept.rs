@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT};
 use http::request::Parts;
-use http::{HeaderValue, Request, Version};
+use http::{HeaderName, HeaderValue, Request, Version};
 use hyper::body::Incoming;
 use parking_lot::{Mutex, RwLock};
 use rand::rngs::SmallRng;
@@ -31,6 +31,7 @@ use crate::event::{Event, EventId, KeySource, Mono, Wall};
 use crate::key;
 use crate::metrics::SourceMetrics;
 use crate::verify;
+use crate::verify::scheme::Scheme;
 
 /// Bodies above this size are verified and read for their key aside, so that their cost (some 10 ms a megabyte at worst) holds up
 /// nobody's small ones.
@@ -55,6 +56,8 @@ struct Table {
     settings: Settings,
     router: Router,
     sources: Vec<Served>,
+    /// Headers in which some source expects its secret or its signature: nobody gets to read them, wherever they were sent.
+    carriers: Vec<HeaderName>,
     /// Paths of sources that were removed, and until when they are remembered.
     gone: Vec<(Pattern, Mono)>,
 }
@@ -116,12 +119,13 @@ impl Front {
 impl Table {
     fn new(settings: Settings, sources: Vec<Source>, gone: Vec<(Pattern, Mono)>, handle: &Handle) -> Self {
         let router = Router::new(sources.iter().map(|source| &source.path));
+        let carriers = sources.iter().flat_map(|source| carriers(source.verifier.scheme())).collect();
         let served = |source: Source| {
             let metrics = handle.metrics().source(&source.name);
             Served { rules: Rules::of(&source), source, metrics }
         };
         let sources = sources.into_iter().map(served).collect();
-        Self { settings, router, sources, gone }
+        Self { settings, router, sources, carriers, gone }
     }
 
     fn find<'t, 'p>(&'t self, path: &'p str, now: Mono) -> Result<Found<'t, 'p>, Refused> {
@@ -132,6 +136,12 @@ impl Table {
         let source = self.sources.get(found.index).expect("the router was built from these sources");
         Ok(Found { source, names: found.names })
     }
+}
+
+/// The headers in which a scheme expects the secret or the signature. Those that are known by a number are no names, and have
+/// `signature` in them, which is telling enough.
+fn carriers(scheme: &Scheme) -> Vec<HeaderName> {
+    scheme.headers().carriers.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
 /// A source with what is made ready of it.
@@ -365,9 +375,9 @@ fn record(
         peer: connection.peer,
         reason: refused.reason(),
         message: refused.message(),
-        method: parts.method.as_str().to_owned(),
-        path: parts.uri.path().escape_debug().to_string(),
-        headers: head::masked(&parts.headers),
+        method: head::shown(parts.method.as_str().as_bytes()),
+        path: head::shown(parts.uri.path().as_bytes()),
+        headers: head::masked(&parts.headers, &table.carriers),
         body_bytes,
     };
     front.handle.rejections().push(rejection, table.settings.rejections);

@@ -290,6 +290,8 @@ fn builder(limits: &Limits, protocol: Protocol) -> auto::Builder<TokioExecutor> 
         .header_read_timeout(limits.idle_timeout)
         .max_buf_size(limits.headers.max(HEAD_BYTES_MIN))
         .max_headers(HEADER_LINES_MAX)
+        // Whoever has said everything may close that half (`nc -N`, some HTTP/1.0 clients) and still wants the answer.
+        .half_close(true)
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)

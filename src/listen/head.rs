@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TRANSFER_ENCODING};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderValue, Version};
 
 /// Headers that speak of one connection and not of the event (RFC 9110 §7.6.1), with the framing of the
@@ -37,6 +38,24 @@ pub(super) fn check(parts: &Parts) -> Result<(), Malformed> {
         (0, Version::HTTP_11) if !authority => return Err(Malformed("a request names one Host; this one names none")),
         (0 | 1, _) => {}
         _ => return Err(Malformed("a request names one Host; this one names several")),
+    }
+    // An empty one says that there is no authority (RFC 9112 §3.2). What stands here becomes part of a signed address and of
+    // `X-Forwarded-Host`, so it has to be a name that everybody reads alike.
+    let host = parts.headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+    let is_host = Authority::try_from(host).is_ok_and(|host| !host.as_str().contains('@'));
+    if !host.is_empty() && !is_host {
+        return Err(Malformed("the Host is not a host and a port"));
+    }
+    // RFC 9113 §8.3.1: on HTTP/2 both may be there, and then they say the same.
+    let other = parts.uri.authority().is_some_and(|named| !named.as_str().as_bytes().eq_ignore_ascii_case(host));
+    if parts.version == Version::HTTP_2 && hosts > 0 && other {
+        return Err(Malformed("the Host and the :authority differ"));
+    }
+    // The library takes off what it knows, `chunked`, and leaves other codings in the body: the event would not be what was sent.
+    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
+    let is_other = |coding: &HeaderValue| !coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if codings.next().is_some_and(is_other) || codings.next().is_some() {
+        return Err(Malformed("the one transfer coding that is taken is chunked"));
     }
     check_path(parts.uri.path())
 }
@@ -97,7 +116,7 @@ pub(super) fn seen(parts: &Parts, tls: bool, trusted: bool) -> Seen {
     let https = forwarded("x-forwarded-proto").map_or(tls, |proto| proto.eq_ignore_ascii_case("https"));
     let host = forwarded("x-forwarded-host")
         .or_else(|| parts.headers.get(HOST).and_then(|host| host.to_str().ok()))
-        .or_else(|| parts.uri.authority().map(http::uri::Authority::as_str));
+        .or_else(|| parts.uri.authority().map(Authority::as_str));
     let scheme = if https { "https" } else { "http" };
     Seen { https, url: host.map(|host| format!("{scheme}://{host}")) }
 }
@@ -136,21 +155,62 @@ fn keeps(name: &str, trusted: bool) -> bool {
     !(HOP_BY_HOP.contains(&name) || starts("fairlane-") || (starts("x-forwarded-") && !trusted))
 }
 
-/// Header lines for a rejection record: values that may hold a secret or a signature are masked.
-pub(super) fn masked(headers: &HeaderMap) -> Vec<(String, String)> {
-    const TELLING: [&str; 9] = ["auth", "token", "secret", "signature", "hmac", "key", "cookie", "password", "sig"];
-    headers
-        .iter()
-        .map(|(name, value)| {
-            let masked = TELLING.iter().any(|word| name.as_str().contains(word)) || name.as_str() == "verif-hash";
-            let value = if masked {
-                format!("*** ({} bytes)", value.len())
-            } else {
-                String::from_utf8_lossy(value.as_bytes()).escape_debug().to_string()
-            };
-            (name.as_str().to_owned(), value)
-        })
-        .collect()
+/// Bytes of a text from a stranger that a rejection record keeps.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// Bytes of all header lines that a rejection record keeps. Anybody can leave records, and there are many of them: what one may
+/// cost is what a person can still read.
+const LINES_BYTES_MAX: usize = 4096;
+
+/// Header lines for a rejection record: values that may hold a secret or a signature are masked, those of `carriers` (headers in
+/// which some source expects its secret or its signature) always. What is long is cut, and what is too much is only counted.
+pub(super) fn masked(headers: &HeaderMap, carriers: &[HeaderName]) -> Vec<(String, String)> {
+    const TELLING: [&str; 14] = [
+        "auth",
+        "token",
+        "secret",
+        "signature",
+        "hmac",
+        "key",
+        "cookie",
+        "pass",
+        "sig",
+        "cred",
+        "session",
+        "jwt",
+        "bearer",
+        "verif-hash",
+    ];
+    let mut lines = Vec::new();
+    let mut left = LINES_BYTES_MAX;
+    for (number, (name, value)) in headers.iter().enumerate() {
+        let masked = carriers.contains(name) || TELLING.iter().any(|word| name.as_str().contains(word));
+        let value = if masked { format!("*** ({} bytes)", value.len()) } else { shown(value.as_bytes()) };
+        let name = shown(name.as_str().as_bytes());
+        let Some(after) = left.checked_sub(name.len() + value.len() + size_of::<(String, String)>()) else {
+            lines.push(("…".to_owned(), format!("{} more lines", headers.len() - number)));
+            break;
+        };
+        left = after;
+        lines.push((name, value));
+    }
+    lines
+}
+
+/// A stranger's text as it is shown to people: escaped, and cut where it is long.
+pub(super) fn shown(text: &[u8]) -> String {
+    // An escape is never shorter than what it stands for, so nothing that is kept is cut off here.
+    let start = String::from_utf8_lossy(text.get(..TEXT_BYTES_MAX).unwrap_or(text));
+    let mut shown = String::new();
+    for character in start.chars() {
+        let before = shown.len();
+        shown.extend(character.escape_debug());
+        if shown.len() > TEXT_BYTES_MAX {
+            shown.truncate(before);
+            return format!("{shown}… ({} bytes)", text.len());
+        }
+    }
+    if text.len() > TEXT_BYTES_MAX { format!("{shown}… ({} bytes)", text.len()) } else { shown }
 }
 
 /// Whether `peer` is one of the `proxies` whose forwarded headers count.
@@ -204,6 +264,39 @@ mod tests {
         assert!(check(&parts("/", &[])).is_err());
         assert!(check(&parts("/", &[("host", "a"), ("host", "a")])).is_err());
         assert!(check(&parts("http://a/", &[])).is_ok());
+        for host in ["a", "a.example:8080", "a_b.example", "[::1]:80", "127.0.0.1", ""] {
+            assert_eq!(check(&parts("/", &[("host", host)])), Ok(()), "{host}");
+        }
+        for host in ["a b", "a/b", "user@a", "a?b", "a#b"] {
+            assert!(check(&parts("/", &[("host", host)])).is_err(), "{host}");
+        }
+    }
+
+    #[test]
+    fn on_http_2_two_names_of_the_host_agree() {
+        let with = |host: &str| {
+            let mut parts = parts("http://hooks.example/", &[("host", host)]);
+            parts.version = Version::HTTP_2;
+            check(&parts)
+        };
+        assert_eq!(with("Hooks.example"), Ok(()));
+        assert!(with("other.example").is_err());
+    }
+
+    #[test]
+    fn a_body_in_a_further_transfer_coding_is_refused() {
+        let with = |codings: &[&str]| {
+            let mut headers = vec![("host", "h")];
+            headers.extend(codings.iter().map(|coding| ("transfer-encoding", *coding)));
+            check(&parts("/", &headers))
+        };
+        assert_eq!(with(&["chunked"]), Ok(()));
+        assert_eq!(with(&["Chunked"]), Ok(()));
+        for codings in
+            [&["gzip, chunked"] as &[_], &["chunked, chunked"], &["gzip", "chunked"], &["chunked", "chunked"]]
+        {
+            assert!(with(codings).is_err(), "{codings:?}");
+        }
     }
 
     #[test]
@@ -246,9 +339,36 @@ mod tests {
     fn a_record_masks_what_may_be_secret_and_escapes_the_rest() {
         let p =
             parts("/", &[("X-Shopify-Hmac-Sha256", "c2VjcmV0"), ("authorization", "Bearer x"), ("x-topic", "a\tb")]);
-        let lines = masked(&p.headers);
+        let lines = masked(&p.headers, &[]);
         assert!(lines.contains(&("x-shopify-hmac-sha256".into(), "*** (8 bytes)".into())));
         assert!(lines.contains(&("authorization".into(), "*** (8 bytes)".into())));
         assert!(lines.contains(&("x-topic".into(), "a\\tb".into())));
+    }
+
+    #[test]
+    fn a_record_masks_every_header_in_which_a_source_expects_its_secret() {
+        let p = parts(
+            "/",
+            &[("X-Hook", "s3cret"), ("x-jwt", "s3cret"), ("x-passcode", "s3cret"), ("x-credential", "s3cret")],
+        );
+        let lines = masked(&p.headers, &[HeaderName::from_static("x-hook")]);
+        assert!(lines.iter().all(|(_, value)| value == "*** (6 bytes)"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_record_stays_small_whatever_a_stranger_sends() {
+        let mut p = parts("/", &[("x-short", "1")]);
+        p.headers.insert("x-long", HeaderValue::from_bytes(&[0xff; 60_000]).unwrap());
+        for number in 0..200 {
+            let name: HeaderName = format!("x-{number}-{}", "a".repeat(300)).parse().unwrap();
+            p.headers.insert(name, HeaderValue::from_bytes("\u{202e}".repeat(100).as_bytes()).unwrap());
+        }
+        let lines = masked(&p.headers, &[]);
+        let bytes: usize = lines.iter().map(|(name, value)| name.len() + value.len()).sum();
+        assert!(bytes < 5000, "{bytes}");
+        assert!(lines.contains(&("x-short".into(), "1".into())));
+        let long = &lines.iter().find(|(name, _)| name == "x-long").unwrap().1;
+        assert!(long.ends_with("… (60000 bytes)") && long.len() < 300, "{long}");
+        assert!(lines.last().unwrap().1.ends_with("more lines"), "{lines:?}");
     }
 }

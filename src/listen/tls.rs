@@ -44,6 +44,7 @@ impl Certificates {
     /// # Errors
     /// Which file cannot be used, and why, in words.
     pub fn load(files: &Tls) -> Result<Arc<Self>, String> {
+        digest(files)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let material = RwLock::new(Material::read(files, &provider)?);
         Ok(Arc::new(Self { provider, material }))
@@ -137,6 +138,10 @@ fn client_verifier(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Arc<dy
 fn digest(files: &Tls) -> Result<[u8; 32], String> {
     let mut hash = Sha256::new();
     for path in [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()].into_iter().flatten() {
+        // It is read every second by the task that takes signals: a pipe would hold it up for ever.
+        if !std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+            return Err(format!("{}: expected a regular file", path.display()));
+        }
         hash.update(std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?);
     }
     Ok(hash.finalize().into())

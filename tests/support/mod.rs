@@ -8,7 +8,7 @@
 
 pub(crate) mod upstream;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -399,6 +399,10 @@ impl Client {
     /// Whether the other side closes, without having to wait for our patience to end.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut byte = [0];
-        matches!(self.stream.read(&mut byte), Ok(0) | Err(_))
+        match self.stream.read(&mut byte) {
+            Ok(bytes) => bytes == 0,
+            // Our patience ended, and the connection did not.
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
     }
 }

@@ -1,0 +1,54 @@
+//! Reading the files that an operator names: never more than one can mean, and, while we serve, nothing that could make us wait.
+
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// The largest file that is taken. The configuration has its own, smaller limit; whatever is above both is some other file.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Reads a text, from a pipe too (`-c /dev/stdin`, a secret that a program hands over).
+///
+/// # Errors
+/// The operating system's; that it is too large, or no UTF-8.
+pub fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if u64::try_from(read).is_ok_and(|read| read > BYTES_MAX) {
+        return Err(invalid(format!("it is larger than {} MiB", BYTES_MAX >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes().iter().take(error.utf8_error().valid_up_to()).filter(|b| **b == b'\n').count() + 1;
+        invalid(format!("expected UTF-8 text; line {line} is none"))
+    })
+}
+
+/// [`read`] for what is read again while we serve: a pipe that nobody writes to would hold up even the signal that ends us.
+///
+/// # Errors
+/// Those of [`read`], and that it is no regular file.
+pub(super) fn read_again(path: &Path) -> io::Result<String> {
+    if std::fs::metadata(path)?.is_file() {
+        read(path)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file, which alone is read while running"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_of_a_sane_size_is_refused_with_the_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, b"a\nb\xff").unwrap();
+        assert_eq!(read(&file).unwrap_err().to_string(), "expected UTF-8 text; line 2 is none");
+        std::fs::write(&file, "text").unwrap();
+        assert_eq!(read_again(&file).unwrap(), "text");
+        assert!(read(Path::new("/dev/zero")).unwrap_err().to_string().contains("larger than 16 MiB"));
+        assert!(read_again(dir.path()).unwrap_err().to_string().contains("not a regular file"));
+        assert!(read_again(Path::new("/dev/zero")).unwrap_err().to_string().contains("not a regular file"));
+    }
+}
