@@ -414,7 +414,7 @@ fn a_removed_source_answers_503_for_a_while_instead_of_404() {
     std::fs::write(gateway.config(), SHOPIFY).unwrap();
     wait_until(|| client.send(&post("/old", b"{}")).status == 503);
     assert_eq!(client.send(&post("/never", b"{}")).status, 404);
-    assert_eq!(gateway.events("source=/old").len(), 1, "its events are kept");
+    assert!(!gateway.events("source=/old").is_empty(), "its events are kept");
 }
 
 /// Looks again until it is so; the reload looks at the file once a second.
