@@ -88,9 +88,10 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             // A restart reads this much log again: well below a second.
             checkpoint_bytes: 64 << 20,
-            checkpoint_entries: 50_000,
+            // A row takes some 700 bytes in memory, and there are two deltas.
+            checkpoint_entries: 30_000,
             checkpoint_after: Duration::from_secs(10),
-            entries_max: 200_000,
+            entries_max: 90_000,
             upkeep_every: Some(Duration::from_secs(1)),
             index_batch: 4_000,
             index_commits: None,

@@ -12,7 +12,6 @@
 //! | `f` | hash of the lane, seq | | pending: fresh |
 //! | `d` | due time, seq | | pending: retrying |
 //! | `o` | seq | | pending: open |
-//! | `a` | time of receipt, seq | | pending |
 //! | `l` | lane's name | its counts | pending |
 //! | `m` | | number of the checkpoint that was brought in last | pending |
 //!
@@ -59,12 +58,11 @@ pub(super) struct Index {
     floors: Mutex<Floors>,
 }
 
-/// Below these keys there is nothing, so that a scan does not wade through what was deleted at the front of a queue.
+/// Below this key there is nothing, so that a scan does not wade through what was deleted at the front of the queue.
 #[derive(Default)]
 struct Floors {
     changes: u64,
     due: [u8; 16],
-    received: [u8; 16],
 }
 
 fn failed(error: &fjall::Error) -> Error {
@@ -233,37 +231,22 @@ impl Index {
     }
 
     /// Due times and seqs of retrying events after `after`, ascending, at most `limit`.
-    pub(super) fn due(&self, after: Option<(Wall, Seq)>, limit: usize) -> Result<Vec<(Wall, Seq)>, Error> {
-        self.timed(b'd', |floors| &mut floors.due, after, limit)
-    }
-
-    /// Times of receipt and seqs of pending events, the oldest first, at most `limit`.
-    pub(super) fn oldest(&self, after: Option<(Wall, Seq)>, limit: usize) -> Result<Vec<(Wall, Seq)>, Error> {
-        self.timed(b'a', |floors| &mut floors.received, after, limit)
-    }
-
-    fn timed(
-        &self,
-        letter: u8,
-        floor: impl Fn(&mut Floors) -> &mut [u8; 16],
-        after: Option<(Wall, Seq)>,
-        limit: usize,
-    ) -> Result<Vec<(Wall, Seq)>, Error> {
+    pub(super) fn due(&self, after: (Wall, Seq), limit: usize) -> Result<Vec<(Wall, Seq)>, Error> {
         let (changes, low) = {
-            let mut floors = self.floors.lock();
-            (floors.changes, *floor(&mut floors))
+            let floors = self.floors.lock();
+            (floors.changes, floors.due)
         };
-        let wanted = after.map_or([0; 16], |(at, seq)| timed_bytes(at, seq.0.saturating_add(1)));
-        let from = timed_key(letter, low.max(wanted));
+        let wanted = timed_bytes(after.0, after.1.0.saturating_add(1));
+        let from = timed_key(b'd', low.max(wanted));
         let mut found = Vec::new();
-        for guard in self.pending.range(from..=timed_key(letter, [0xFF; 16])).take(limit) {
+        for guard in self.pending.range(from..=timed_key(b'd', [0xFF; 16])).take(limit) {
             let key = guard.key().map_err(|error| failed(&error))?;
             let timed = read_timed(&key).ok_or(wire::Damaged("a key")).map_err(damaged)?;
             if found.is_empty() && wanted <= low {
                 let mut floors = self.floors.lock();
                 // While a checkpoint was coming in, a lower key may have come that this scan did not see.
                 if floors.changes == changes && changes.is_multiple_of(2) {
-                    *floor(&mut floors) = timed_bytes(timed.0, timed.1.0);
+                    floors.due = timed_bytes(timed.0, timed.1.0);
                 }
             }
             found.push(timed);

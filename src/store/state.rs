@@ -5,16 +5,17 @@
 //! into the index. An event's row is looked for in the active delta, the frozen one and the index, in this order;
 //! what is found first is the truth.
 //!
-//! A row changes in one way only: it is taken out with all its places ([`State::detach`]), changed alone, and put back
-//! ([`State::attach`]), so that no count can be forgotten. Live batches and replayed ones go the same way ([`State::apply`]).
+//! A row has places (in queues, lanes, by id) and is counted in sums; it gets them all in [`State::attach`] and loses them all
+//! in [`State::detach`]. The one shortcut is [`State::change`], the settlement of a pending event. Live batches and those that are read
+//! again go the same way ([`State::apply`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::bucket::Bucket;
-use super::ends::Ends;
 use super::log::Place;
+use super::moments::Moments;
 use super::row::Row;
 use super::{Retention, Status, Verdict};
 use crate::event::{EventId, Lane, Seq, Wall};
@@ -74,12 +75,11 @@ pub(super) struct LaneEntry {
 /// What happened since a checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Delta {
-    pub(super) rows: BTreeMap<u64, Entry>,
+    pub(super) rows: BTreeMap<u64, Box<Entry>>,
     pub(super) ids: HashMap<EventId, Seq>,
     pub(super) lanes: HashMap<Lane, LaneEntry>,
     pub(super) due: BTreeSet<(Wall, u64)>,
     pub(super) open: BTreeSet<u64>,
-    pub(super) received: BTreeSet<(Wall, u64)>,
 }
 
 impl Delta {
@@ -87,35 +87,79 @@ impl Delta {
         self.rows.len().max(self.lanes.len())
     }
 
-    fn add(&mut self, row: &Row) {
-        let seq = row.seq.0;
+    /// Gives a row its places, the row itself apart. True when it is the first pending one of its lane.
+    fn join(&mut self, row: &Row) -> bool {
         self.ids.insert(row.id, row.seq);
         if !row.is_pending() {
-            return;
+            return false;
         }
-        self.received.insert((row.received, seq));
-        match Base::of(row) {
-            Base::Due(due) => {
-                self.due.insert((due, seq));
-            }
-            Base::Open => {
-                self.open.insert(seq);
-            }
-            Base::Fresh | Base::Ended(_) => {}
-        }
+        let lane = lane_entry(&mut self.lanes, &row.lane);
+        let first = lane.counts.pending() == 0;
+        lane.counts.bytes += u64::from(row.state.bytes);
+        stand(lane, &mut self.due, &mut self.open, Base::of(row), row.seq.0);
+        first
     }
 
-    fn remove(&mut self, row: &Row) {
-        let seq = row.seq.0;
+    /// Takes its places away. True when it was the last pending one of its lane.
+    fn leave(&mut self, row: &Row) -> bool {
         // A requeued event has its id under another seq already.
         if self.ids.get(&row.id) == Some(&row.seq) {
             self.ids.remove(&row.id);
         }
-        self.received.remove(&(row.received, seq));
-        self.open.remove(&seq);
-        if let Some(due) = row.state.due {
-            self.due.remove(&(due, seq));
+        row.is_pending() && self.stop_waiting(row, Base::of(row))
+    }
+
+    /// Takes the places of a pending event away, which stood as `before` says. True when it was the last of its lane.
+    fn stop_waiting(&mut self, row: &Row, before: Base) -> bool {
+        let lane = lane_entry(&mut self.lanes, &row.lane);
+        let last = lane.counts.pending() == 1;
+        lane.counts.bytes = lane.counts.bytes.saturating_sub(u64::from(row.state.bytes));
+        unstand(lane, &mut self.due, &mut self.open, before, row.seq.0);
+        last
+    }
+}
+
+fn lane_entry<'a>(lanes: &'a mut HashMap<Lane, LaneEntry>, lane: &Lane) -> &'a mut LaneEntry {
+    // Nearly always it is there; then its name is not copied.
+    if !lanes.contains_key(lane) {
+        lanes.insert(lane.clone(), LaneEntry::default());
+    }
+    lanes.get_mut(lane).expect("inserted just above")
+}
+
+fn stand(lane: &mut LaneEntry, due: &mut BTreeSet<(Wall, u64)>, open: &mut BTreeSet<u64>, base: Base, seq: u64) {
+    match base {
+        Base::Fresh => {
+            lane.counts.fresh += 1;
+            lane.fresh.insert(seq);
         }
+        Base::Open => {
+            lane.counts.open += 1;
+            open.insert(seq);
+        }
+        Base::Due(at) => {
+            lane.counts.retrying += 1;
+            due.insert((at, seq));
+        }
+        Base::Ended(_) => {}
+    }
+}
+
+fn unstand(lane: &mut LaneEntry, due: &mut BTreeSet<(Wall, u64)>, open: &mut BTreeSet<u64>, base: Base, seq: u64) {
+    match base {
+        Base::Fresh => {
+            lane.counts.fresh = lane.counts.fresh.saturating_sub(1);
+            lane.fresh.remove(&seq);
+        }
+        Base::Open => {
+            lane.counts.open = lane.counts.open.saturating_sub(1);
+            open.remove(&seq);
+        }
+        Base::Due(at) => {
+            lane.counts.retrying = lane.counts.retrying.saturating_sub(1);
+            due.remove(&(at, seq));
+        }
+        Base::Ended(_) => {}
     }
 }
 
@@ -126,7 +170,7 @@ pub(super) struct Held {
     /// Bytes of records that these events need, by segment.
     pub(super) pins: BTreeMap<u32, u64>,
     /// When ended ones ended.
-    pub(super) ends: Ends,
+    pub(super) ends: Moments<256>,
 }
 
 /// Sums over all events. They go into each checkpoint.
@@ -134,6 +178,8 @@ pub(super) struct Held {
 pub(super) struct Sums {
     /// Lanes with pending events.
     pub(super) lanes: u64,
+    /// When pending events were received. A backlog of three days is told apart by the minute.
+    pub(super) received: Moments<4096>,
     /// Pending events (`None`), and ended ones by bucket.
     pub(super) held: BTreeMap<Option<Bucket>, Held>,
     /// For a segment, the older ones with a birth that a record of it is about.
@@ -157,6 +203,45 @@ impl Sums {
             })
         };
         self.held.iter().filter_map(kept).sum()
+    }
+
+    /// Counts a row in.
+    fn hold(&mut self, row: &Row) {
+        let held = self.held.entry(row.bucket).or_default();
+        held.rows += 1;
+        match row.bucket {
+            Some(bucket) => held.ends.add(row.ended().0.saturating_sub(bucket.start)),
+            None => self.received.add(row.received.0),
+        }
+        for (segment, bytes) in row.all_pins() {
+            *held.pins.entry(segment).or_default() += bytes;
+        }
+    }
+
+    /// Counts a row out.
+    fn release(&mut self, row: &Row) {
+        let Some(held) = self.held.get_mut(&row.bucket) else { return };
+        held.rows = held.rows.saturating_sub(1);
+        match row.bucket {
+            Some(bucket) => held.ends.remove(row.ended().0.saturating_sub(bucket.start)),
+            None => self.received.remove(row.received.0),
+        }
+        for (segment, bytes) in row.all_pins() {
+            if let Some(sum) = held.pins.get_mut(&segment) {
+                *sum = sum.saturating_sub(bytes);
+                if *sum == 0 {
+                    held.pins.remove(&segment);
+                }
+            }
+        }
+        if held.rows == 0 {
+            self.held.remove(&row.bucket);
+        }
+    }
+
+    /// A row that is counted needs more bytes of a segment.
+    fn pin(&mut self, bucket: Option<Bucket>, segment: u32, bytes: u64) {
+        *self.held.entry(bucket).or_default().pins.entry(segment).or_default() += bytes;
     }
 
     /// Bytes of each segment that are needed.
@@ -322,16 +407,40 @@ impl State {
     }
 
     fn settle(&mut self, settle: Settle) -> bool {
-        self.sums.refer(settle.place.segment, &settle.births);
-        let Some((mut row, base)) = self.take(settle.seq, settle.fetched) else { return false };
-        if !row.is_pending() || settle.verdict == Verdict::Requeued {
+        let Settle { seq, at, verdict, place, noted, births, fetched } = settle;
+        self.sums.refer(place.segment, &births);
+        // A row that is not here yet comes with all its places, and then changes in place like any other.
+        if !self.active.rows.contains_key(&seq.0) {
+            let Some((row, base)) = self.take(seq, fetched) else { return false };
             self.attach(row, base);
-            return false;
         }
-        row.settle(settle.at, &settle.verdict, settle.place, settle.noted);
-        row.file(&self.retention);
-        self.attach(row, base);
-        true
+        // Taken out for a moment, which is moving a pointer.
+        let Some(mut entry) = self.active.rows.remove(&seq.0) else { return false };
+        let changes = !entry.gone && entry.row.is_pending() && verdict != Verdict::Requeued;
+        if changes {
+            self.change(&mut entry.row, at, &verdict, place, noted);
+        }
+        self.active.rows.insert(seq.0, entry);
+        changes
+    }
+
+    /// Changes a pending row, and those of its places that change with it.
+    fn change(&mut self, row: &mut Row, at: Wall, verdict: &Verdict, place: Place, noted: bool) {
+        let before = Base::of(row);
+        if verdict.ends() {
+            self.sums.release(row);
+            row.settle(at, verdict, place, noted);
+            row.file(&self.retention);
+            self.sums.lanes -= u64::from(self.active.stop_waiting(row, before));
+            self.sums.hold(row);
+            return;
+        }
+        row.settle(at, verdict, place, noted);
+        self.sums.pin(row.bucket, place.segment, u64::from(place.length));
+        let lane = lane_entry(&mut self.active.lanes, &row.lane);
+        let (due, open) = (&mut self.active.due, &mut self.active.open);
+        unstand(lane, due, open, before, row.seq.0);
+        stand(lane, due, open, Base::of(row), row.seq.0);
     }
 
     /// Takes a row out of everything.
@@ -351,72 +460,19 @@ impl State {
     /// Leaves a mark where the index still has the event.
     fn bury(&mut self, row: Row, base: Option<Base>) {
         if base.is_some() {
-            self.active.rows.insert(row.seq.0, Entry { row, base, gone: true });
+            self.active.rows.insert(row.seq.0, Box::new(Entry { row, base, gone: true }));
         }
     }
 
     fn detach(&mut self, row: &Row) {
-        self.active.remove(row);
-        if let Some(held) = self.sums.held.get_mut(&row.bucket) {
-            held.rows = held.rows.saturating_sub(1);
-            if let Some(bucket) = row.bucket {
-                held.ends.remove(row.ended().0.saturating_sub(bucket.start));
-            }
-            for (segment, bytes) in row.all_pins() {
-                if let Some(sum) = held.pins.get_mut(&segment) {
-                    *sum = sum.saturating_sub(bytes);
-                    if *sum == 0 {
-                        held.pins.remove(&segment);
-                    }
-                }
-            }
-            if held.rows == 0 {
-                self.sums.held.remove(&row.bucket);
-            }
-        }
-        if !row.is_pending() {
-            return;
-        }
-        let lane = self.active.lanes.entry(row.lane.clone()).or_default();
-        let was = lane.counts.pending();
-        match Base::of(row) {
-            Base::Due(_) => lane.counts.retrying = lane.counts.retrying.saturating_sub(1),
-            Base::Open => lane.counts.open = lane.counts.open.saturating_sub(1),
-            Base::Fresh | Base::Ended(_) => lane.counts.fresh = lane.counts.fresh.saturating_sub(1),
-        }
-        lane.fresh.remove(&row.seq.0);
-        lane.counts.bytes = lane.counts.bytes.saturating_sub(u64::from(row.state.bytes));
-        if was > 0 && lane.counts.pending() == 0 {
-            self.sums.lanes = self.sums.lanes.saturating_sub(1);
-        }
+        self.sums.release(row);
+        self.sums.lanes -= u64::from(self.active.leave(row));
     }
 
     fn attach(&mut self, row: Row, base: Option<Base>) {
-        self.active.add(&row);
-        let held = self.sums.held.entry(row.bucket).or_default();
-        held.rows += 1;
-        if let Some(bucket) = row.bucket {
-            held.ends.add(row.ended().0.saturating_sub(bucket.start));
-        }
-        for (segment, bytes) in row.all_pins() {
-            *held.pins.entry(segment).or_default() += bytes;
-        }
-        if row.is_pending() {
-            let lane = self.active.lanes.entry(row.lane.clone()).or_default();
-            if lane.counts.pending() == 0 {
-                self.sums.lanes += 1;
-            }
-            match Base::of(&row) {
-                Base::Due(_) => lane.counts.retrying += 1,
-                Base::Open => lane.counts.open += 1,
-                Base::Fresh | Base::Ended(_) => {
-                    lane.counts.fresh += 1;
-                    lane.fresh.insert(row.seq.0);
-                }
-            }
-            lane.counts.bytes += u64::from(row.state.bytes);
-        }
-        self.active.rows.insert(row.seq.0, Entry { row, base, gone: false });
+        self.sums.hold(&row);
+        self.sums.lanes += u64::from(self.active.join(&row));
+        self.active.rows.insert(row.seq.0, Box::new(Entry { row, base, gone: false }));
     }
 
     /// Gives up a bucket: its events are past retention, or their room is needed.
@@ -427,7 +483,7 @@ impl State {
         let seqs: Vec<u64> = rows.map(|(&seq, _)| seq).collect();
         for seq in seqs {
             if let Some(entry) = self.active.rows.remove(&seq) {
-                self.active.remove(&entry.row);
+                self.active.leave(&entry.row);
                 self.bury(entry.row, entry.base);
             }
         }

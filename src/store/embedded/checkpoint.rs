@@ -15,9 +15,9 @@ use crate::event::Wall;
 use crate::store::Error;
 use crate::store::bucket::Bucket;
 use crate::store::disk::Disk;
-use crate::store::ends::Ends;
 use crate::store::index::{counts_from, put_counts};
 use crate::store::log::Cursor;
+use crate::store::moments::Moments;
 use crate::store::row::Row;
 use crate::store::state::{Base, Delta, Entry, Held, LaneEntry, Sums};
 use crate::store::wire::{Damaged, Reader, put_lane, put_number, put_option};
@@ -175,10 +175,9 @@ fn decode(body: &[u8]) -> Result<(Checkpoint, Delta), Damaged> {
             delta.ids.insert(entry.row.id, entry.row.seq);
         }
         if entry.row.is_pending() && !entry.gone {
-            delta.received.insert((entry.row.received, entry.row.seq.0));
             delta.due.extend(entry.row.state.due.map(|due| (due, entry.row.seq.0)));
         }
-        delta.rows.insert(entry.row.seq.0, entry);
+        delta.rows.insert(entry.row.seq.0, Box::new(entry));
     }
     reader.end()?;
     Ok((Checkpoint { number, cursor, sums }, delta))
@@ -186,6 +185,7 @@ fn decode(body: &[u8]) -> Result<(Checkpoint, Delta), Damaged> {
 
 fn put_sums(out: &mut Vec<u8>, sums: &Sums) {
     put_number(out, sums.lanes);
+    sums.received.put(out);
     put_number(out, sums.held.len() as u64);
     for (bucket, held) in &sums.held {
         put_option(out, *bucket, |out, bucket| bucket.put(out));
@@ -207,10 +207,11 @@ fn put_sums(out: &mut Vec<u8>, sums: &Sums) {
 
 fn read_sums(reader: &mut Reader<'_>) -> Result<Sums, Damaged> {
     let lanes = reader.number("the lanes")?;
+    let received = Moments::read(reader)?;
     let held = reader.list("the sums", |r| {
         let bucket = r.option("a bucket", Bucket::read)?;
         let rows = r.number("a sum")?;
-        let ends = Ends::read(r)?;
+        let ends = Moments::read(r)?;
         let pins: BTreeMap<u32, u64> =
             r.list("the pins", |r| Ok((r.number_u32("a pin")?, r.number("a pin")?)))?.into_iter().collect();
         Ok((bucket, Held { rows, pins, ends }))
@@ -220,7 +221,7 @@ fn read_sums(reader: &mut Reader<'_>) -> Result<Sums, Damaged> {
         let births: BTreeSet<u32> = r.list("the births", |r| r.number_u32("a birth"))?.into_iter().collect();
         Ok((segment, births))
     })?;
-    Ok(Sums { lanes, held: held.into_iter().collect(), refs: refs.into_iter().collect() })
+    Ok(Sums { lanes, received, held: held.into_iter().collect(), refs: refs.into_iter().collect() })
 }
 
 fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
@@ -265,7 +266,7 @@ mod tests {
         let files = Files::in_dir(Path::new("/d"));
         assert!(files.read(&disk).expect("readable").is_none());
         let mut sums = Sums { lanes: 3, ..Sums::default() };
-        sums.held.insert(None, Held { rows: 5, pins: BTreeMap::from([(1, 70), (9, 1)]), ends: Ends::default() });
+        sums.held.insert(None, Held { rows: 5, pins: BTreeMap::from([(1, 70), (9, 1)]), ends: Moments::default() });
         sums.refer(4, &[2, 3]);
         let checkpoint = Checkpoint { number: 8, cursor: Cursor { next_seq: 77, ..Cursor::START }, sums };
         files.write(&disk, &checkpoint, &Delta::default()).expect("written");

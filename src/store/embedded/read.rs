@@ -107,7 +107,7 @@ pub(super) fn due(core: &Core, after: Option<(Wall, Seq)>, limit: usize) -> Resu
     };
     // No event has the seq 0, so this lies before all.
     let after = after.unwrap_or((Wall(0), Seq(0)));
-    queue(core, after, limit, |key| key.1, |index, after, wanted| index.due(Some(after), wanted), memory)
+    queue(core, after, limit, |key| key.1, Index::due, memory)
 }
 
 /// [`crate::store::LaneStore::open`].
@@ -354,7 +354,6 @@ fn highest(parts: &mut [Descending]) -> Result<Option<(Seq, &mut Descending)>, E
 
 /// [`crate::store::LaneStore::usage`].
 pub(super) fn usage(core: &Core) -> Usage {
-    let oldest = oldest(core);
     let measured = *core.measured.lock();
     let now = core.clock.now().wall;
     let state = core.state.lock();
@@ -364,31 +363,6 @@ pub(super) fn usage(core: &Core) -> Usage {
         lanes: state.sums.lanes,
         bytes: core.segments.bytes() + measured.index_bytes,
         free: measured.free,
-        oldest,
-    }
-}
-
-/// When the oldest pending event was received. The index keeps a floor, so that this is a look or two.
-fn oldest(core: &Core) -> Option<Wall> {
-    let mut after = None;
-    loop {
-        let answer = core.consistently(
-            |index| index.oldest(after, CHUNK),
-            |state, asked| {
-                let last = if asked.len() < CHUNK { None } else { asked.last().copied() };
-                let of_index = asked.into_iter().find(|(_, seq)| !in_memory(state, seq.0)).map(|(at, _)| at);
-                let of_memory = state.deltas().filter_map(|delta| {
-                    let mut all = delta.received.iter();
-                    all.find(|(_, seq)| shown(state, delta, Seq(*seq)).is_some()).map(|&(at, _)| at)
-                });
-                (of_index, of_memory.min(), last)
-            },
-        );
-        match answer {
-            Ok((Some(at), of_memory, _)) => return Some(of_memory.map_or(at, |memory| at.min(memory))),
-            Ok((None, of_memory, None)) => return of_memory,
-            Ok((None, _, Some(last))) => after = Some(last),
-            Err(_) => return None,
-        }
+        oldest: state.sums.received.first().map(Wall),
     }
 }

@@ -8,7 +8,7 @@ use super::super::bucket::Bucket;
 use super::super::row::Row;
 use super::super::state::{Base, Counts, Delta, Entry};
 use super::super::wire::{self, Reader};
-use super::keys::{common_keys, id_key, lane_key, place_key, put_counts, seq_key, timed_bytes, timed_key};
+use super::keys::{common_keys, id_key, lane_key, place_key, put_counts, seq_key, timed_bytes};
 use super::{Index, options};
 use crate::event::Lane;
 
@@ -47,9 +47,6 @@ impl Index {
         floors.changes |= 1;
         if let Some(&(due, seq)) = delta.due.first() {
             floors.due = floors.due.min(timed_bytes(due, seq));
-        }
-        if let Some(&(received, seq)) = delta.received.first() {
-            floors.received = floors.received.min(timed_bytes(received, seq));
         }
     }
 
@@ -152,7 +149,7 @@ impl<'a> Batch<'a> {
             _ => other.row.bucket.is_none(),
         };
         let other = delta.ids.get(&row.id).filter(|seq| **seq != row.seq);
-        if other.and_then(|seq| delta.rows.get(&seq.0)).is_some_and(is_here) {
+        if other.and_then(|seq| delta.rows.get(&seq.0)).is_some_and(|other| is_here(other)) {
             return Ok(true);
         }
         let keyspace = match was {
@@ -177,7 +174,6 @@ impl<'a> Batch<'a> {
             _ => {
                 let pending = self.index.pending.clone();
                 self.batch.remove(&pending, place_key(row, was));
-                self.batch.remove(&pending, timed_key(b'a', timed_bytes(row.received, row.seq.0)));
                 pending
             }
         };
@@ -199,9 +195,6 @@ impl<'a> Batch<'a> {
             _ => {
                 let pending = self.index.pending.clone();
                 self.insert(&pending, place_key(row, is), []);
-                if !stays {
-                    self.insert(&pending, timed_key(b'a', timed_bytes(row.received, row.seq.0)), []);
-                }
                 pending
             }
         };

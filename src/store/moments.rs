@@ -1,27 +1,23 @@
-//! When the events of a bucket ended: how many of them are still kept, without a row each.
+//! How many events there are by moment, without a row each: when those of a bucket ended, when those that wait were received.
 //!
-//! Moments are counted exactly as long as there are few different ones; beyond that, neighbours are counted together, and an event may
-//! be counted a little longer than it is shown.
+//! Moments are told apart exactly as long as there are few different ones; beyond that, neighbours are counted together.
 
 use std::collections::BTreeMap;
 
 use super::wire::{Damaged, Reader, put_number};
 
-/// Different moments that are told apart in one bucket.
-const MOMENTS_MAX: usize = 256;
-
-/// Counts of ends by moment, in microseconds from the bucket's beginning.
+/// Counts by moment in microseconds, of at most `MAX` moments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct Moments<const MAX: usize> {
     /// How many low bits of a moment are not told apart.
     shift: u32,
     counts: BTreeMap<u64, u64>,
 }
 
-impl Ends {
+impl<const MAX: usize> Moments<MAX> {
     pub(super) fn add(&mut self, moment: u64) {
         *self.counts.entry(moment >> self.shift).or_default() += 1;
-        while self.counts.len() > MOMENTS_MAX {
+        while self.counts.len() > MAX {
             self.shift += 1;
             let fine = std::mem::take(&mut self.counts);
             for (moment, count) in fine {
@@ -36,11 +32,19 @@ impl Ends {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 self.counts.remove(&key);
+                if self.counts.is_empty() {
+                    self.shift = 0;
+                }
             }
         }
     }
 
-    /// How many ended after `moment`.
+    /// The first moment, or one shortly before it.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.counts.keys().next().map(|key| key << self.shift)
+    }
+
+    /// How many there are after `moment`, or shortly before it.
     pub(super) fn after(&self, moment: u64) -> u64 {
         let later = |key: u64| ((u128::from(key) + 1) << self.shift) - 1 > u128::from(moment);
         self.counts.iter().filter(|(key, _)| later(**key)).map(|(_, count)| count).sum()
@@ -56,11 +60,11 @@ impl Ends {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let shift = reader.number_u32("ends")?;
+        let shift = reader.number_u32("the moments")?;
         if shift >= u64::BITS {
-            return Err(Damaged("ends"));
+            return Err(Damaged("the moments"));
         }
-        let counts = reader.list("ends", |r| Ok((r.number("ends")?, r.number("ends")?)))?;
+        let counts = reader.list("the moments", |r| Ok((r.number("the moments")?, r.number("the moments")?)))?;
         Ok(Self { shift, counts: counts.into_iter().collect() })
     }
 }
@@ -71,7 +75,7 @@ mod tests {
 
     #[test]
     fn few_moments_are_counted_exactly() {
-        let mut ends = Ends::default();
+        let mut ends = Moments::<256>::default();
         for moment in [5, 5, 9] {
             ends.add(moment);
         }
@@ -80,18 +84,21 @@ mod tests {
         assert_eq!(ends.after(0), 2);
         let mut out = Vec::new();
         ends.put(&mut out);
-        assert_eq!(Ends::read(&mut Reader::new(&out)), Ok(ends));
+        assert_eq!(Moments::read(&mut Reader::new(&out)), Ok(ends));
     }
 
     #[test]
     fn many_moments_take_bounded_room_and_none_is_lost() {
-        let mut ends = Ends::default();
+        let mut ends = Moments::<256>::default();
         (0..100_000).for_each(|moment| ends.add(moment));
-        assert!(ends.counts.len() <= MOMENTS_MAX);
+        assert!(ends.counts.len() <= 256);
         assert_eq!(ends.after(0), 100_000);
         let late = ends.after(50_000);
         assert!((49_999..51_000).contains(&late), "{late}");
+        let first = ends.first();
         (0..100_000).for_each(|moment| ends.remove(moment));
-        assert_eq!(ends.after(0), 0);
+        assert_eq!((first, ends.after(0), ends.first()), (Some(0), 0, None));
+        ends.add(77);
+        assert_eq!(ends.first(), Some(77), "exact again");
     }
 }
