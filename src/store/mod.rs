@@ -34,7 +34,6 @@ pub mod embedded;
 mod index;
 mod log;
 pub mod memory;
-pub mod memory;
 mod moments;
 pub mod notebook;
 mod record;
