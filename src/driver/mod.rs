@@ -134,6 +134,8 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
+    anybody: Group,
     started: Now,
 }
 
@@ -181,6 +183,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        anybody: Group::fallback(),
         started,
     });
     let driver = Driver::new(receiver, Arc::clone(&shared), engine, policies, parts.deliver);
@@ -204,7 +207,11 @@ impl Handle {
         if self.facts.capacity() == 0 {
             return Err(Shed::Busy);
         }
-        self.shared.store.admits(&Group::fallback()).map_err(Shed::from)
+        match self.shared.store.admits(&self.shared.anybody) {
+            // That one is too large says nothing about the others; each is asked about when its event comes.
+            Ok(()) | Err(Refusal::GroupTooLarge) => Ok(()),
+            Err(refusal) => Err(refusal.into()),
+        }
     }
 
     /// Has the event stored. Resolves when it is durable (I7), with its place.

@@ -190,3 +190,13 @@ async fn a_full_store_is_known_before_a_body_is_read() {
     w.memory.set_capacity(None);
     assert_eq!(w.handle.ready(), Ok(()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_lane_that_is_too_large_refuses_its_own_events_and_nobody_elses() {
+    let w = world();
+    w.memory.refuse(&Group::fallback());
+    assert_eq!(w.handle.ready(), Ok(()), "there is room for others");
+    assert_eq!(w.submit(1, 1).await.unwrap(), Ok(Seq(1)));
+    w.memory.set_capacity(Some(0));
+    assert_eq!(w.handle.ready(), Err(Shed::Full), "there is none for anybody");
+}
