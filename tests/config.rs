@@ -271,13 +271,17 @@ fn a_thousand_sources_fit_in_one_file() {
 #[test]
 fn caps_come_from_the_slots() {
     let config = loaded(
-        "upstream: { concurrency: 100 }\ngroups: { overrides: [{ match: a, weight: 3 }, { match: b, backlog: 9 }] }\nsources: [{ path: /a, verify: none }]",
+        "upstream: { concurrency: 100 }\ngroups: { overrides: [{ match: a, weight: 3 }, { match: b, rate: 9/s }] }\nsources: [{ path: /a, verify: none }]",
     );
     assert_eq!(config.groups.defaults.concurrency, 12);
     assert_eq!(config.groups.fallback.concurrency, 12);
     assert_eq!(config.upstream.retry.concurrency, 25);
-    let policies: Vec<_> =
-        config.groups.overrides.iter().map(|o| (o.policy.weight, o.policy.concurrency, o.policy.backlog)).collect();
+    let policies: Vec<_> = config
+        .groups
+        .overrides
+        .iter()
+        .map(|o| (o.policy.weight, o.policy.concurrency, o.policy.rate.map(|r| r.events)))
+        .collect();
     assert_eq!(policies, [(3.0, 12, None), (1.0, 12, Some(9))]);
     let tiny = loaded("upstream: { concurrency: 1 }\nsources: [{ path: /a, verify: none }]");
     assert_eq!((tiny.groups.defaults.concurrency, tiny.upstream.retry.concurrency), (1, 1));

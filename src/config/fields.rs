@@ -12,6 +12,9 @@ use super::text::{self, Text};
 pub(super) const NOT_BUILT: &[&str] = &[
     "upstream.urls",
     "upstream.health",
+    "groups.defaults.backlog",
+    "groups.overrides[].backlog",
+    "groups.max_active",
     "groups.new_groups",
     "groups.shed",
     "groups.dedicated.max",
