@@ -266,6 +266,21 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Headers that speak of one connection and not of the event (RFC 9110 §7.6.1), with `Expect` and the sender's own transfer
+/// coding: they are neither kept nor sent on.
+pub const HOP_BY_HOP: [&str; 10] = [
+    "connection",
+    "expect",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Why an event has no key and goes to the fallback lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Missing {
@@ -359,7 +374,7 @@ pub struct Event {
     pub target: Box<str>,
     /// Path and query to deliver to, where that differs from `target`.
     pub forward: Option<Box<str>>,
-    /// Who connected, or whom a trusted proxy named.
+    /// The other end of the connection; whom a trusted proxy spoke for is in its `X-Forwarded-For`.
     pub peer: IpAddr,
     /// `http` or `https`, as the sender saw it.
     pub https: bool,

@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-use super::{FAILED, complain, print};
+use super::{FAILED, complain, print, with_causes};
 use crate::app::{Options, TOKEN_FILE};
 
 /// The gateway answers from memory or an index.
@@ -238,7 +238,7 @@ fn ask(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> Resu
 async fn exchange(request: Request<Full<Bytes>>) -> Result<(http::StatusCode, Vec<u8>), String> {
     let client = Client::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(HttpConnector::new());
     let reading = async {
-        let (head, mut body) = client.request(request).await.map_err(|error| words(&error))?.into_parts();
+        let (head, mut body) = client.request(request).await.map_err(|error| with_causes(&error))?.into_parts();
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
             if let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() {
@@ -254,16 +254,6 @@ async fn exchange(request: Request<Full<Bytes>>) -> Result<(http::StatusCode, Ve
         Ok(answer) => answer,
         Err(_elapsed) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
     }
-}
-
-fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = error.to_string();
-        cause = error.source();
-    }
-    text
 }
 
 impl Remote {

@@ -149,3 +149,15 @@ fn complain(message: &str, code: u8) -> u8 {
     // Without a standard error the exit code has to do.
     if written.is_err() { code.max(FAILED) } else { code }
 }
+
+/// An error and what caused it, outermost first.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

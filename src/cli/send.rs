@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use super::secret::Place;
-use super::{FAILED, USAGE, complain, print};
+use super::{FAILED, USAGE, complain, print, with_causes};
 use crate::event::{EventId, Wall};
 use crate::verify::{Choice, Outgoing, SecretSpec, SignError, Spec, Verifier};
 
@@ -268,17 +268,6 @@ async fn start_of(mut body: Incoming) -> Result<(Bytes, bool), hyper::Error> {
         }
     }
     Ok((kept.into(), false))
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

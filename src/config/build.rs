@@ -10,11 +10,9 @@ use http::{HeaderName, HeaderValue};
 use super::check::Checker;
 use super::notes::{self, Note};
 use super::scalar;
-use super::settings::{
-    Backoff, Charge, Dedicated, GroupBreaker, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream,
-    UpstreamBreaker,
-};
+use super::settings::{Dedicated, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream};
 use super::value::{Slot, quoted};
+use crate::engine::{Backoff, Charge, GroupBreaker, UpstreamBreaker};
 use crate::event::Secret;
 use crate::store::{Durability, Retention, embedded};
 use crate::{admin, listen};

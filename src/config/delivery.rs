@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::settings::{self, Policy};
+use super::settings::Policy;
 use super::{Config, Rate};
 use crate::{deliver, driver, engine};
 
@@ -14,18 +14,14 @@ impl Config {
     #[must_use]
     pub fn engine(&self) -> engine::Settings {
         let (upstream, groups) = (&self.upstream, &self.groups);
-        let (all, one) = (&upstream.breaker, &upstream.group_breaker);
         engine::Settings {
             slots: upstream.concurrency,
             timeout: upstream.timeout,
             rate: upstream.rate.map(rate),
-            charge: match groups.charge {
-                settings::Charge::Time => engine::Charge::Time,
-                settings::Charge::Events => engine::Charge::Events,
-            },
+            charge: groups.charge,
             burst: match groups.charge {
                 // Ten events, as the engine counts them; half a second would be half an event.
-                settings::Charge::Events if groups.burst == engine::Settings::default().burst => EVENTS_BURST,
+                engine::Charge::Events if groups.burst == engine::Settings::default().burst => EVENTS_BURST,
                 _ => groups.burst,
             },
             slow: engine::Slow {
@@ -37,29 +33,10 @@ impl Config {
             retry: engine::Retry {
                 attempts: upstream.retry.attempts,
                 max_age: upstream.retry.max_age,
-                backoff: engine::Backoff {
-                    initial: upstream.retry.backoff.initial,
-                    factor: upstream.retry.backoff.factor,
-                    max: upstream.retry.backoff.max,
-                },
+                backoff: upstream.retry.backoff,
                 concurrency: Some(upstream.retry.concurrency),
             },
-            breakers: engine::Breakers {
-                upstream: engine::UpstreamBreaker {
-                    failures: all.failures,
-                    ratio: all.ratio,
-                    groups: all.groups,
-                    window: all.window,
-                    open: all.open,
-                    open_max: all.open_max,
-                },
-                group: engine::GroupBreaker {
-                    failures: one.failures,
-                    window: one.window,
-                    open: one.open,
-                    open_max: one.open_max,
-                },
-            },
+            breakers: engine::Breakers { upstream: upstream.breaker, group: upstream.group_breaker },
             // One hold for all sources: the longest that any of them allows.
             order_max_hold: self
                 .order_max_hold

@@ -45,10 +45,7 @@ pub use problem::{Place, Problem};
 pub use reload::reload;
 pub use scalar::Rate;
 pub use schema::{paths, schema};
-pub use settings::{
-    Backoff, Charge, Dedicated, GroupBreaker, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream,
-    UpstreamBreaker,
-};
+pub use settings::{Dedicated, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream};
 
 /// A configuration without a problem.
 #[derive(Clone, Debug)]

@@ -1,10 +1,12 @@
-//! Settings of parts that have no module of their own yet, as plain values. They move to their stages when those are built.
+//! What `upstream`, `groups` and `log` say, as plain values. Where a stage has a type for it, it is that one; `delivery.rs` makes the
+//! stages' settings of the rest.
 
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Uri};
 
 use super::scalar::Rate;
+use crate::engine::{Backoff, Charge, GroupBreaker, UpstreamBreaker};
 use crate::event::Secret;
 
 /// The receiver (`upstream` in the configuration).
@@ -32,36 +34,6 @@ pub struct Upstream {
     pub retry: Retry,
 }
 
-/// When to hold back from all groups.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UpstreamBreaker {
-    /// So many failures in the window,
-    pub failures: u32,
-    /// that are at least this share of the attempts (0 to 1)
-    pub ratio: f64,
-    /// and come from so many groups.
-    pub groups: u32,
-    /// Over how long failures count.
-    pub window: Duration,
-    /// How long it stays open at first.
-    pub open: Duration,
-    /// How long it stays open at most.
-    pub open_max: Duration,
-}
-
-/// When to hold back from one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupBreaker {
-    /// So many failures in a row
-    pub failures: u32,
-    /// within this.
-    pub window: Duration,
-    /// How long it stays open at first.
-    pub open: Duration,
-    /// How long it stays open at most.
-    pub open_max: Duration,
-}
-
 /// When to try again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
@@ -75,17 +47,6 @@ pub struct Retry {
     pub never: Vec<u16>,
     /// Slots that retries may hold together.
     pub concurrency: u32,
-}
-
-/// How long to wait: after the n-th failure uniform in [0.5, 1] × min(initial × factor^(n−1), max).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Backoff {
-    /// After the first failure.
-    pub initial: Duration,
-    /// At least 1.
-    pub factor: f64,
-    /// The longest.
-    pub max: Duration,
 }
 
 /// Fairness between groups (`groups` in the configuration); the key rule is in the sources.
@@ -133,15 +94,6 @@ pub struct Override {
     pub matches: String,
     /// How they are treated, what is not given taken from the defaults.
     pub policy: Policy,
-}
-
-/// What a turn costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Charge {
-    /// The upstream's time.
-    Time,
-    /// 1 an event.
-    Events,
 }
 
 /// What is slow.

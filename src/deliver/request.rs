@@ -12,26 +12,12 @@ use http_body_util::Full;
 use super::Job;
 use super::fault::Target;
 use super::settings::{Settings, SettingsError};
-use crate::event::{Event, Wall};
+use crate::event::{Event, HOP_BY_HOP, Wall};
 use crate::verify::mac;
 
-/// Header lines that speak of one connection (RFC 9110 §7.6.1) or frame one message. They are taken out when an event is
-/// accepted; here again, for what the store holds may be older than that rule, and a second `Content-Length` is a hole.
-const NOT_THE_EVENTS: [&str; 13] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// What frames one message or names its receiver, and is written by us. It is taken out here with [`HOP_BY_HOP`], although those went
+/// when the event was accepted: what the store holds may be older than that rule, and a second `Content-Length` is a hole.
+const FRAMING: [&str; 3] = ["content-length", "host", "http2-settings"];
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -157,7 +143,7 @@ fn masked(value: &HeaderValue) -> HeaderValue {
 fn is_ours(name: &HeaderName) -> bool {
     let ours = b"fairlane-";
     let starts = name.as_str().bytes().zip(ours).filter(|(a, b)| a == *b || (*a == b'_' && **b == b'-')).count();
-    NOT_THE_EVENTS.contains(&name.as_str()) || starts == ours.len()
+    HOP_BY_HOP.contains(&name.as_str()) || FRAMING.contains(&name.as_str()) || starts == ours.len()
 }
 
 /// Copies the lines that are the event's, repeated ones in their order.

@@ -4,6 +4,7 @@
 //! before the event is durable (I7).
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +102,7 @@ impl Front {
         self.table.read().settings.limits.clone()
     }
 
-    pub(super) fn trusts(&self, peer: std::net::IpAddr) -> bool {
+    pub(super) fn trusts(&self, peer: IpAddr) -> bool {
         head::is_trusted(peer, &self.table.read().settings.trusted_proxies)
     }
 
@@ -236,10 +237,12 @@ async fn ingest(
 
     // verify, group
     let mut decide = || {
-        let verified = verify(&found, connection, parts, &body, received)?;
+        let seen = head::seen(parts, connection.tls, connection.trusted);
+        let verified = verify(&found, &seen, parts, &body, received)?;
         connection.verified();
         head::clean(parts, connection.trusted);
-        Ok(group(front, &found, connection, parts, body.clone(), received, &verified))
+        let arrival = Arrival { peer: connection.peer, https: seen.https, received };
+        Ok(group(front, &found, arrival, parts, body.clone(), &verified))
     };
     let event: Event = if body.len() > ASIDE_BYTES { tokio::task::block_in_place(decide)? } else { decide()? };
 
@@ -278,12 +281,11 @@ async fn receive(front: &Front, table: &Table, body: &mut Incoming) -> Result<(B
 /// The signature, over the exact bytes received and before anything is parsed.
 fn verify(
     found: &Found<'_, '_>,
-    connection: &Connection,
+    seen: &head::Seen,
     parts: &Parts,
     body: &[u8],
     now: Wall,
 ) -> Result<verify::Verified, Refused> {
-    let seen = head::seen(parts, connection.tls, connection.trusted);
     let request = verify::Request {
         method: &parts.method,
         target: target(parts),
@@ -301,14 +303,20 @@ fn verify(
     Ok(verified)
 }
 
+/// From whom, how and when a request came.
+struct Arrival {
+    peer: IpAddr,
+    https: bool,
+    received: Wall,
+}
+
 /// Whose it is, and everything else that is kept with it.
 fn group(
     front: &Front,
     found: &Found<'_, '_>,
-    connection: &Connection,
+    arrival: Arrival,
     parts: &mut Parts,
     body: Bytes,
-    received: Wall,
     verified: &verify::Verified,
 ) -> Event {
     let source = found.source;
@@ -325,8 +333,8 @@ fn group(
         KeySource::NoRule => source.metrics.fallback(None),
     }
     Event {
-        id: front.new_id(received),
-        received,
+        id: front.new_id(arrival.received),
+        received: arrival.received,
         source: Arc::clone(&source.name),
         lane: grouped.lane,
         key_source: grouped.key_source,
@@ -337,8 +345,8 @@ fn group(
         method: parts.method.clone(),
         target: target(parts).into(),
         forward: source.forward_path.as_deref().map(|path| forward(path, parts.uri.query())),
-        peer: connection.peer,
-        https: head::seen(parts, connection.tls, connection.trusted).https,
+        peer: arrival.peer,
+        https: arrival.https,
         // Nothing reads them after this, and copying them costs more than the signature.
         headers: std::mem::take(&mut parts.headers),
         body,

@@ -7,20 +7,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Version};
 
-/// Headers that speak of one connection and not of the event (RFC 9110 §7.6.1), with the framing of the
-/// sender's own: outbound requests are framed anew.
-const HOP_BY_HOP: [&str; 10] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "expect",
-];
+use crate::event::HOP_BY_HOP;
 
 /// What is wrong with a head, in words for its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
