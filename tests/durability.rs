@@ -98,3 +98,34 @@ fn the_check_fails_where_durability_is_left_to_the_operating_system() {
     let error = check(&trace, &events).unwrap_err();
     assert!(error.contains("without an fdatasync"), "{error}");
 }
+
+#[test]
+fn after_a_failed_fdatasync_nobody_gets_a_2xx_and_the_process_ends_with_a_failure() {
+    // The kernel's answer is replaced from the 30th sync on: some before it succeed.
+    let inject =
+        ["strace", "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=30+"];
+    let yaml = "upstream: http://127.0.0.1:9\nsources: [{ path: /any, verify: { provider: none } }]\n";
+    let failing = gateway(yaml).through(&inject).start();
+    let mut client = failing.client();
+    let mut accepted = Vec::new();
+    let refused = loop {
+        match client.try_send(&post("/any", format!("event {}", accepted.len()).as_bytes())) {
+            Some(answer) if answer.status == 200 => {
+                accepted.push(answer.header("fairlane-event-id").unwrap().to_owned())
+            }
+            other => break other,
+        }
+    };
+    // 503, or the process was gone before it could say so.
+    assert!(refused.is_none_or(|answer| answer.status == 503));
+    assert!(!accepted.is_empty(), "no sync succeeded, so nothing was shown");
+    let (status, dir) = failing.ended();
+    assert_eq!(status.code(), Some(1));
+    let log = std::fs::read_to_string(dir.path().join("stderr")).unwrap();
+    assert!(log.contains("fdatasync failed"), "{log}");
+
+    let again = gateway(yaml).again_in(dir).start();
+    for (number, id) in accepted.iter().enumerate() {
+        assert_eq!(again.get(&format!("/api/v1/events/{id}/body")).body, format!("event {number}").as_bytes());
+    }
+}

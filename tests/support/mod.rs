@@ -144,17 +144,21 @@ impl Gateway {
         self.child.wait().unwrap()
     }
 
+    /// Waits for its end and gives its folder to a successor.
+    pub(crate) fn ended(mut self) -> (ExitStatus, TempDir) {
+        (self.wait(), self.dir.take().unwrap())
+    }
+
     /// Ends it the hard way and gives its folder to a successor.
-    pub(crate) fn kill(mut self) -> TempDir {
+    pub(crate) fn kill(self) -> TempDir {
         self.signal("KILL");
-        self.child.wait().unwrap();
-        self.dir.take().unwrap()
+        self.ended().1
     }
 
     /// Ends it in order and gives its folder to a successor.
-    pub(crate) fn stop(mut self) -> (ExitStatus, TempDir) {
+    pub(crate) fn stop(self) -> (ExitStatus, TempDir) {
         self.signal("TERM");
-        (self.wait(), self.dir.take().unwrap())
+        self.ended()
     }
 
     pub(crate) fn client(&self) -> Client {
