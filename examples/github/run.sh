@@ -24,8 +24,8 @@ say 'A push to a repository that no build is set up for: Retry-After: -1 in the 
 webhook push push-archived.json
 received 5 | tail -n 1
 
-until_status 2 delivered
-until_status 1 dead
+settled 2 delivered
+settled 1 dead
 say 'Three events: the first took three attempts.'
 ask events
 say 'Dead letters are kept for 30 days (store.retention.dead).'

@@ -41,5 +41,5 @@ ask groups
 say 'Let it go on.'
 ask groups resume "$NOISY" >/dev/null
 received 26 | tail -n 2
-until_status 26 delivered
+settled 26 delivered
 ask events --limit 6

@@ -31,7 +31,7 @@ received 4 | tail -n 1
 say 'Nobody else can: 401, and nothing is stored.'
 if webhook STRANGERS_SECRET invoice-paid.json; then fail 'a forged event was accepted'; fi
 
-until_status 4 delivered
+settled 4 delivered
 say 'Four events in three lanes.'
 ask events
 ask groups why '~platform'
