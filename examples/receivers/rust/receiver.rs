@@ -133,7 +133,11 @@ async fn handle(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body:
 }
 
 /// Serves on `listener`; `secret` is the gateway's `upstream.signing_secret`, `ledger` the file of what was done.
-pub(crate) async fn serve(listener: TcpListener, secret: &str, ledger: PathBuf) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    secret: &str,
+    ledger: PathBuf,
+) -> Result<(), Box<dyn std::error::Error>> {
     let receiver = Receiver { webhook: Webhook::new(secret)?, ledger: Mutex::new(Ledger::open(ledger)?) };
     let routes = Router::new().fallback(post(handle)).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     axum::serve(listener, routes.with_state(Arc::new(receiver))).await?;
