@@ -1,6 +1,8 @@
 //! The files under `deploy/` agree with each other, with the command line and with the project: ports, paths, variables, what is
 //! copied. Units are judged by systemd itself where it is there; no container is built here.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::panic, reason = "likewise")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
 
 mod support;
 

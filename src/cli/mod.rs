@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 pub use check::CONFIG;
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 /// It went wrong.
 pub const FAILED: u8 = 1;
@@ -103,6 +103,12 @@ struct ConfigFile {
     /// The configuration file
     #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "gateway.yaml")]
     path: PathBuf,
+}
+
+/// The command line as its parser knows it: every command, argument and default. Documentation is held to it.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the command line of this process.
