@@ -190,6 +190,62 @@ fn unknown_command(text: &str) -> Option<String> {
     flags.find(|flag| !known(flag)).map(|flag| format!("{} has no --{flag}", command.get_name()))
 }
 
+/// Fields (`upstream.retry.max_age`, or its end, `retry.max_age`), metrics (`fairlane_…`) and headers (`Fairlane-…`).
+#[test]
+fn every_field_metric_and_header_exists() {
+    let fields: Vec<String> = fairlane::config::paths().iter().map(|path| path.replace("[]", "")).collect();
+    let tops: Vec<&str> = fields.iter().flat_map(|path| path.split('.').rev().skip(1)).collect();
+    let sources = sources();
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in all().into_iter().filter(|page| page.name != "CHANGELOG.md") {
+        for (line, code) in &page.code {
+            let word = code.split(['{', ':', ' ']).next().unwrap();
+            let top = word.split('.').next().unwrap();
+            let is_field = word.contains('.')
+                && word.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '.' | '_'))
+                && tops.contains(&top)
+                // A key's expression, or a text that is signed.
+                && !["body", "headers", "id"].contains(&top);
+            let exists = if word.starts_with("fairlane_") && !word.contains(['*', '…']) {
+                is_metric(word, &sources)
+            } else if word.starts_with("Fairlane-") {
+                sources.contains(&word.to_ascii_lowercase())
+            } else if is_field {
+                fields.iter().any(|path| path == word || path.ends_with(&format!(".{word}")))
+            } else {
+                continue;
+            };
+            seen += 1;
+            if !exists {
+                faults.push(format!("{}:{line}: `{code}` does not exist", page.name));
+            }
+        }
+    }
+    none(&faults);
+    assert!(seen > 60, "only {seen} names were found");
+}
+
+/// Whether a metric of this name is registered; the registry puts these ends on by itself.
+fn is_metric(name: &str, sources: &str) -> bool {
+    let stem = name.strip_prefix("fairlane_").unwrap();
+    let ends = ["", "_total", "_info", "_bucket", "_sum", "_count"];
+    ends.iter().filter_map(|end| stem.strip_suffix(end)).any(|stem| sources.contains(&format!("\"{stem}\"")))
+}
+
+/// Everything below src, in one text.
+fn sources() -> String {
+    let (mut text, mut open) = (String::new(), vec![root().join("src")]);
+    while let Some(folder) = open.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match path.is_dir() {
+                true => open.push(path),
+                false => text.push_str(&std::fs::read_to_string(path).unwrap()),
+            }
+        }
+    }
+    text
+}
+
 #[test]
 fn every_link_leads_somewhere() {
     let all = all();
