@@ -17,6 +17,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use fairlane::config::Problem;
 use page::{Block, Page, pages};
 use serde_json::Value;
 use support::upstream::{answer, upstream};
@@ -59,14 +60,24 @@ fn every_block_says_what_it_is() {
 fn every_configuration_loads() {
     let mut faults = Vec::new();
     for block in blocks("yaml") {
-        // A secret in each form that some scheme takes.
-        let secrets = ["hush-a-test-secret-0123", "whsec_aHVzaC1hLXRlc3Qtc2VjcmV0", "user:hush-hush", &"ab".repeat(32)];
-        let loaded: Vec<_> = secrets.iter().map(|secret| load(&whole(&block.text), secret)).collect();
-        if loaded.iter().all(Result::is_err) {
-            faults.push(format!("{}:\n{}", block.place, loaded[0].clone().unwrap_err()));
+        for part in variants(&block.text) {
+            faults.extend(load(&whole(&part)).err().map(|problems| format!("{}:\n{problems}", block.place)));
         }
     }
     none(&faults);
+}
+
+/// A block may show the same field several times, one below the other: each is a part of its own.
+fn variants(text: &str) -> Vec<String> {
+    let first = text.split(':').next().unwrap_or_default();
+    let mut parts: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match parts.last_mut() {
+            Some(part) if !line.starts_with(&format!("{first}:")) => part.push_str(&format!("{line}\n")),
+            _ => parts.push(format!("{line}\n")),
+        }
+    }
+    parts
 }
 
 /// A fragment as a whole configuration: a part of a source gets a source around it, and what lacks sources gets one.
@@ -80,26 +91,25 @@ fn whole(text: &str) -> String {
         let inner: String = text.lines().map(|line| format!("    {line}\n")).collect();
         return format!("sources:\n  -\n{path}{verify}{inner}");
     }
-    if names.contains(&"sources") {
-        text.to_owned()
-    } else {
-        format!("{text}\nsources: [{{ path: /in, verify: none }}]\n")
-    }
+    if has("sources") { text.to_owned() } else { format!("{text}\nsources: [{{ path: /in, verify: none }}]\n") }
 }
 
-fn load(text: &str, secret: &str) -> Result<(), String> {
+/// What is wrong with it. Variables and secrets' files have values that the test makes up; that one of them has not the form
+/// which a scheme's secrets have is no fault.
+fn load(text: &str) -> Result<(), String> {
+    const SECRET: &str = "whsec_aHVzaC1hLXRlc3Qtc2VjcmV0";
     let env = |name: &str| {
         Some(match name {
             name if name.contains("UPSTREAM") || name.contains("URL") => "http://127.0.0.1:9".to_owned(),
             name if name.contains("UNTIL") => "2099-01-01".to_owned(),
-            "FAIRLANE_SIGNING_SECRET" => "whsec_aHVzaC1hLXRlc3Qtc2VjcmV0".to_owned(),
-            _ => secret.to_owned(),
+            _ => SECRET.to_owned(),
         })
     };
-    let files = |_: &Path| Ok(secret.to_owned());
-    let loaded = fairlane::config::load(text, "block", &env, &files);
-    let said = |problems: Vec<fairlane::config::Problem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
-    loaded.map(drop).map_err(|problems| said(problems).join("\n"))
+    let files = |_: &Path| Ok(SECRET.to_owned());
+    let problems = fairlane::config::load(text, "block", &env, &files).err().unwrap_or_default();
+    let made_up = |problem: &&Problem| problem.found.contains("cannot be used: ") && problem.path.contains(".secret");
+    let all: Vec<String> = problems.iter().filter(|problem| !made_up(problem)).map(ToString::to_string).collect();
+    if all.is_empty() { Ok(()) } else { Err(all.join("\n")) }
 }
 
 /// Configurations that are files: the examples', and what is deployed.
@@ -107,8 +117,7 @@ fn load(text: &str, secret: &str) -> Result<(), String> {
 fn every_configuration_file_loads() {
     for file in ["shopify-multi-store", "stripe-connect", "github"].map(|name| format!("examples/{name}/gateway.yaml"))
     {
-        load(&std::fs::read_to_string(root().join(&file)).unwrap(), "hush-hush")
-            .unwrap_or_else(|e| panic!("{file}: {e}"));
+        load(&std::fs::read_to_string(root().join(&file)).unwrap()).unwrap_or_else(|e| panic!("{file}: {e}"));
     }
 }
 
@@ -362,8 +371,9 @@ fn pasted(page: &str, heading: Option<&str>, upstream_port: u16) -> String {
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
     let out = folder.path().join("out");
     let printed = std::fs::File::create(&out).unwrap();
-    let mut child = Command::new("bash")
-        .args(["-c", &script])
+    // A loop that waits for what does not come would wait for ever.
+    let mut child = Command::new("timeout")
+        .args(["120", "bash", "-c", &script])
         .env("PATH", path)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(folder.path())
