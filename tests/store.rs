@@ -13,8 +13,12 @@ mod lockstep;
 mod power;
 #[path = "store/queues.rs"]
 mod queues;
+#[path = "store/reopening.rs"]
+mod reopening;
 #[path = "store/settle.rs"]
 mod settle;
+#[path = "store/site.rs"]
+mod site;
 #[path = "store/snapshot.rs"]
 mod snapshot;
 #[path = "store/survival.rs"]

@@ -17,7 +17,7 @@ use super::checkpoint::{Checkpoint, Files};
 use super::core::{Core, Work};
 use super::marks::{Admission, Measured};
 use super::stage::copied;
-use super::{Options, Settings, directory};
+use super::{IndexStep, Options, Settings, directory};
 use crate::clock::Clock;
 use crate::event::Seq;
 use crate::store::Error;
@@ -115,7 +115,7 @@ fn resume(
     if applied + 1 != number || (there != number && there != applied) {
         return anew(&format!("the index is at checkpoint {there}, {applied} and {number} were written"));
     }
-    match index.apply(number, &delta, &mut || options.allow_index_commit()) {
+    match index.apply(number, &delta, &mut || options.may(IndexStep::Commit)) {
         Ok(()) => {}
         Err(ApplyError::Halted) => return Err(Error::Unavailable("stopped by a test".into())),
         Err(ApplyError::Index(error)) => return anew(&format!("the index failed: {error}")),

@@ -22,8 +22,8 @@ pub(in crate::store) enum ApplyError {
 }
 
 impl Index {
-    /// Brings a checkpoint in: all rows and lanes of its delta, its number last, all durable at the end. `steps` is how many commits
-    /// a test allows.
+    /// Brings a checkpoint in: all rows and lanes of its delta, its number last, all durable at the end. `step` is asked before each
+    /// commit.
     ///
     /// # Errors
     ///
@@ -32,10 +32,10 @@ impl Index {
         &self,
         number: u64,
         delta: &Delta,
-        steps: &mut dyn FnMut() -> bool,
+        step: &mut dyn FnMut() -> Result<(), ApplyError>,
     ) -> Result<(), ApplyError> {
         self.change_floors(delta);
-        let done = self.apply_all(number, delta, steps);
+        let done = self.apply_all(number, delta, step);
         self.floors.lock().changes += 1;
         done
     }
@@ -50,8 +50,13 @@ impl Index {
         }
     }
 
-    fn apply_all(&self, number: u64, delta: &Delta, steps: &mut dyn FnMut() -> bool) -> Result<(), ApplyError> {
-        let mut batch = Batch::new(self, steps);
+    fn apply_all(
+        &self,
+        number: u64,
+        delta: &Delta,
+        step: &mut dyn FnMut() -> Result<(), ApplyError>,
+    ) -> Result<(), ApplyError> {
+        let mut batch = Batch::new(self, step);
         for entry in delta.rows.values() {
             batch.entry(entry, delta)?;
         }
@@ -80,14 +85,14 @@ impl Index {
 struct Batch<'a> {
     index: &'a Index,
     batch: fjall::OwnedWriteBatch,
-    steps: &'a mut dyn FnMut() -> bool,
+    step: &'a mut dyn FnMut() -> Result<(), ApplyError>,
     row: Vec<u8>,
     buckets: HashMap<Bucket, Keyspace>,
 }
 
 impl<'a> Batch<'a> {
-    fn new(index: &'a Index, steps: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { index, batch: index.db.batch(), steps, row: Vec::new(), buckets: HashMap::new() }
+    fn new(index: &'a Index, step: &'a mut dyn FnMut() -> Result<(), ApplyError>) -> Self {
+        Self { index, batch: index.db.batch(), step, row: Vec::new(), buckets: HashMap::new() }
     }
 
     fn insert(&mut self, keyspace: &Keyspace, key: impl Into<fjall::UserKey>, value: impl Into<fjall::UserValue>) {
@@ -95,9 +100,7 @@ impl<'a> Batch<'a> {
     }
 
     fn commit(&mut self) -> Result<(), ApplyError> {
-        if !(self.steps)() {
-            return Err(ApplyError::Halted);
-        }
+        (self.step)()?;
         let batch = std::mem::replace(&mut self.batch, self.index.db.batch());
         batch.commit().map_err(|error| ApplyError::Index(error.to_string()))
     }
