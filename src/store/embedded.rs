@@ -35,7 +35,7 @@ use self::core::Core;
 pub(in crate::store) use self::directory::salt;
 use self::writer::Request;
 use super::disk::{Disk, Real};
-use super::index::ApplyError;
+use super::index::{ApplyError, Sizes};
 use super::{
     BoxFuture, Durability, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story,
     Usage,
@@ -77,6 +77,8 @@ pub struct Options {
     pub upkeep_every: Option<Duration>,
     /// Changes that go into the index in one commit.
     pub index_batch: usize,
+    /// From how many changes on they go into the index as a table of their own.
+    pub index_bulk: usize,
     /// Between two tries of a checkpoint that failed.
     pub checkpoint_pause: Duration,
     /// Asked before each step of the index what becomes of it.
@@ -117,6 +119,7 @@ impl Default for Options {
             entries_max: 90_000,
             upkeep_every: Some(Duration::from_secs(1)),
             index_batch: 4_000,
+            index_bulk: 4_000,
             checkpoint_pause: Duration::from_secs(1),
             index_faults: None,
         }
@@ -124,6 +127,10 @@ impl Default for Options {
 }
 
 impl Options {
+    fn index_sizes(&self) -> Sizes {
+        Sizes { batch: self.index_batch, bulk: self.index_bulk }
+    }
+
     /// Whether a step of the index may happen.
     fn may(&self, step: IndexStep) -> Result<(), ApplyError> {
         match self.index_faults.as_ref().and_then(|faults| faults(step)) {

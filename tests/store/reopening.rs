@@ -1,7 +1,7 @@
 //! The index fails while the store runs: what is answered meanwhile, and how it comes back or does not.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -25,11 +25,11 @@ fn options(site: &Site, faults: IndexFaults) -> Options {
     }
 }
 
-/// The second checkpoint fails, and then `open` says of each try of opening the index, numbered from 1, what becomes of it.
-fn failing(open: impl Fn(u32) -> Option<IndexFault> + Send + Sync + 'static) -> IndexFaults {
-    let (commits, opens) = (AtomicU32::new(0), AtomicU32::new(0));
+/// Once `armed`, the next commit fails, and then `open` says of each try of opening the index, numbered from 1, what becomes of it.
+fn failing(armed: &Arc<AtomicBool>, open: impl Fn(u32) -> Option<IndexFault> + Send + Sync + 'static) -> IndexFaults {
+    let (armed, opens) = (Arc::clone(armed), AtomicU32::new(0));
     Arc::new(move |step| match step {
-        IndexStep::Commit => (commits.fetch_add(1, Ordering::Relaxed) == 1).then_some(IndexFault::Fails),
+        IndexStep::Commit => armed.swap(false, Ordering::Relaxed).then_some(IndexFault::Fails),
         IndexStep::Open => open(opens.fetch_add(1, Ordering::Relaxed) + 1),
     })
 }
@@ -67,7 +67,8 @@ fn an_index_that_failed_is_read_until_it_is_opened_again() {
     run(async {
         let mut site = Site::new();
         let (halt, arrival, leave) = Halt::new();
-        let faults = failing(move |_| {
+        let armed = Arc::default();
+        let faults = failing(&armed, move |_| {
             halt.wait();
             None
         });
@@ -77,6 +78,7 @@ fn an_index_that_failed_is_read_until_it_is_opened_again() {
         let more = site.append(&store, "c", 3).await;
         site.settle(&store, &more[..1], Verdict::Begun).await;
         let before = Snapshot::take(&store, 50).await;
+        armed.store(true, Ordering::Relaxed);
         store.checkpoint().unwrap_err();
         arrival.recv().unwrap();
         before.assert_same(&Snapshot::take(&store, 50).await, "the index has failed");
@@ -90,7 +92,8 @@ fn what_memory_has_is_told_without_an_index() {
     run(async {
         let mut site = Site::new();
         let (halt, arrival, leave) = Halt::new();
-        let faults = failing(move |attempt| {
+        let armed = Arc::default();
+        let faults = failing(&armed, move |attempt| {
             if attempt == 2 {
                 halt.wait();
             }
@@ -103,6 +106,7 @@ fn what_memory_has_is_told_without_an_index() {
         site.append(&store, "old", 1).await;
         let before = Snapshot::take(&store, 50).await;
         let id = |seq| before.records.iter().find(|record| record.seq == seq).unwrap().id;
+        armed.store(true, Ordering::Relaxed);
         store.checkpoint().unwrap_err();
         arrival.recv().unwrap();
 
@@ -137,12 +141,14 @@ fn what_memory_has_is_told_without_an_index() {
 fn an_index_is_opened_again_as_often_as_it_takes() {
     run(async {
         let mut site = Site::new();
-        let faults = failing(|attempt| (attempt < 60).then_some(IndexFault::Fails));
+        let armed = Arc::default();
+        let faults = failing(&armed, |attempt| (attempt < 60).then_some(IndexFault::Fails));
         let store = site.open_with(options(&site, faults)).unwrap();
         populate(&mut site, &store).await;
         store.checkpoint().unwrap();
         populate(&mut site, &store).await;
         let before = Snapshot::take(&store, 50).await;
+        armed.store(true, Ordering::Relaxed);
         store.checkpoint().unwrap_err();
         in_order_again(&mut site, &store, &before).await;
     });
@@ -154,7 +160,8 @@ fn an_index_that_does_not_open_in_sixty_tries_ends_the_process_and_a_restart_has
         let mut site = Site::new();
         let tries = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&tries);
-        let faults = failing(move |attempt| {
+        let armed = Arc::default();
+        let faults = failing(&armed, move |attempt| {
             counted.store(attempt, Ordering::Relaxed);
             Some(IndexFault::Fails)
         });
@@ -163,6 +170,7 @@ fn an_index_that_does_not_open_in_sixty_tries_ends_the_process_and_a_restart_has
         store.checkpoint().unwrap();
         populate(&mut site, &store).await;
         let before = Snapshot::take(&store, 50).await;
+        armed.store(true, Ordering::Relaxed);
         store.checkpoint().unwrap_err();
         let why = store.poisoned().await;
         assert!(why.contains("does not open again") && why.contains("a restart builds the index again"), "{why}");
@@ -179,7 +187,8 @@ fn an_index_that_is_another_one_when_it_opens_again_is_not_believed() {
     run(async {
         let mut site = Site::new();
         let index = site.path().join("index");
-        let faults = failing(move |_| {
+        let armed = Arc::default();
+        let faults = failing(&armed, move |_| {
             std::fs::remove_dir_all(&index).unwrap();
             None
         });
@@ -188,6 +197,7 @@ fn an_index_that_is_another_one_when_it_opens_again_is_not_believed() {
         store.checkpoint().unwrap();
         populate(&mut site, &store).await;
         let before = Snapshot::take(&store, 50).await;
+        armed.store(true, Ordering::Relaxed);
         store.checkpoint().unwrap_err();
         let why = store.poisoned().await;
         assert!(why.contains("at checkpoint 0 instead of 2"), "{why}");

@@ -28,7 +28,8 @@ fn a_checkpoint_that_stops_at_any_commit_changes_no_answer() {
     for commits in 0..12 {
         run(async {
             let mut site = Site::new();
-            let options = Options { index_faults: Some(dies_after(commits)), index_batch: 7, ..site.options() };
+            let options =
+                Options { index_faults: Some(dies_after(commits)), index_batch: 7, index_bulk: 20, ..site.options() };
             let store = site.open_with(options).unwrap();
             populate(&mut site, &store).await;
             let before = Snapshot::take(&store, 50).await;

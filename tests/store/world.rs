@@ -123,6 +123,7 @@ fn restless() -> Options {
         segment_bytes: 4096,
         checkpoint_bytes: 2048,
         checkpoint_entries: 5,
+        index_bulk: 30,
         upkeep_every: Some(Duration::from_millis(10)),
         ..Options::default()
     }

@@ -123,7 +123,7 @@ impl<'a> Checkpointer<'a> {
         // fjall's lock goes with the last handle.
         drop(place.take());
         let opened = may.map_err(|fault| format!("{fault:?}")).and_then(|()| {
-            let index = Index::open(&core.index_dir, core.options.index_batch)?;
+            let index = Index::open(&core.index_dir, core.options.index_sizes())?;
             let there = index.number().map_err(|error| error.to_string())?;
             Ok((index, there))
         });

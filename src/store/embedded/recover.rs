@@ -103,7 +103,7 @@ fn resume(
     if !index_dir.exists() {
         return anew("there is no index");
     }
-    let index = match Index::open(index_dir, options.index_batch) {
+    let index = match Index::open(index_dir, options.index_sizes()) {
         Ok(index) => index,
         Err(error) => return anew(&format!("the index does not open: {error}")),
     };
@@ -137,7 +137,7 @@ fn begin_anew(files: &Files, index_dir: &Path, segments: &Segments, options: &Op
     if !segments.numbers().is_empty() {
         tracing::info!(segments = segments.numbers().len(), bytes = segments.bytes(), "reading the whole log");
     }
-    Index::open(index_dir, options.index_batch)
+    Index::open(index_dir, options.index_sizes())
         .map_err(|error| Error::Unavailable(format!("cannot make the index {}: {error}", index_dir.display())))
 }
 
