@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use tokio::sync::oneshot;
 
+pub(in crate::store) use self::checkpoint::cursor as checkpoint_cursor;
 use self::core::Core;
 pub(in crate::store) use self::directory::salt;
 use self::writer::Request;

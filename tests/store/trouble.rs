@@ -1,6 +1,6 @@
 //! The embedded store in trouble: a full disk, a failed sync, damage, a lost or half-written index, a second process.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -131,6 +131,48 @@ fn damage_in_the_middle_is_an_error_with_its_place_and_the_doctor_finds_it() {
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("damage was skipped silently"),
         }
+    });
+}
+
+/// Flips a bit in the last byte that was written to the log, and says in which segment that is.
+fn damage_the_end(site: &Site, segments: &[u32]) -> PathBuf {
+    let written = |number: &&u32| site.disk.bytes(&site.segment(**number)).unwrap().iter().any(|byte| *byte != 0);
+    let path = site.segment(*segments.iter().rev().find(written).unwrap());
+    site.disk.damage(&path, |bytes| {
+        let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        bytes[last] ^= 0x10;
+    });
+    path
+}
+
+#[test]
+fn a_log_that_ends_before_the_checkpoint_is_damaged_and_not_torn() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        populate(&mut site, &store).await;
+        let segments = store.segments();
+        store.close().await.unwrap();
+        drop(store);
+        assert!(doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap().is_healthy());
+        let path = damage_the_end(&site, &segments);
+        let damage = doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap().damage;
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!(damage[0].file, path.display().to_string());
+        let before = site.disk.bytes(&path);
+        match site.open_with(site.options()) {
+            Err(Error::Corrupt(what)) => {
+                let place = format!("{} at offset {}", path.display(), damage[0].offset);
+                assert!(what.contains(&place) && what.contains("restore a copy"), "{what}");
+            }
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("what was acknowledged was cut"),
+        }
+        assert_eq!(site.disk.bytes(&path), before, "nothing is changed");
+
+        let os = settings(&site.path(), Durability::Os);
+        let store = Embedded::open_with(os, Arc::clone(&site.clock) as _, site.options()).unwrap();
+        assert!(store.usage().pending > 0, "with `durability: os` the rest goes on");
     });
 }
 

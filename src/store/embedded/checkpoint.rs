@@ -103,6 +103,15 @@ impl Files {
     }
 }
 
+/// The place of the checkpoint in force in a data directory; `None` when there is none.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub(in crate::store) fn cursor(dir: &Path, disk: &dyn Disk) -> Result<Option<Cursor>, Error> {
+    Ok(Files::in_dir(dir).read(disk)?.map(|(checkpoint, _)| checkpoint.cursor))
+}
+
 fn unavailable(path: &Path, error: &std::io::Error) -> Error {
     Error::Unavailable(format!("{}: {error}", path.display()))
 }
