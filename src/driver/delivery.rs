@@ -245,8 +245,7 @@ pub(super) fn queued(pending: Pending) -> Queued {
         received: pending.received,
         replay: pending.replay,
         attempts: pending.attempts,
-        // Not written down: a restart grants the attempts that a 4xx costs anew. `max_age` bounds them all the same.
-        refused: 0,
+        refused: pending.refused,
         first_attempt: pending.first_attempt,
         due: pending.due,
     }

@@ -337,5 +337,6 @@ pub(crate) fn note(number: u32, started: Wall) -> AttemptNote {
         status: Some(503),
         error: "the upstream answered 503".into(),
         excerpt: Bytes::from_static(b"try later"),
+        refused: number.is_multiple_of(2),
     }
 }

@@ -24,7 +24,7 @@ use crate::event::Seq;
 use crate::store::index::{ApplyError, Index};
 use crate::store::log::{Cursor, Log, Place, Reserve, Segments, scan};
 use crate::store::record::{Record, Settled};
-use crate::store::row::Row;
+use crate::store::row::{Noted, Row};
 use crate::store::state::{Settle, State, Step, Sums};
 use crate::store::{Durability, Error};
 
@@ -207,7 +207,7 @@ fn step(core: &Core, record: Record, place: Place) -> Result<Option<Step>, Error
         }
         Record::Settled(Settled { seq, at, verdict, note, births }) => {
             let fetched = fetch(seq, false)?;
-            Step::Settle(Settle { seq, at, verdict, place, noted: note.is_some(), births, fetched })
+            Step::Settle(Settle { seq, at, verdict, place, noted: note.as_ref().map(Noted::of), births, fetched })
         }
         Record::Copied { seq, replaces, event, state, notes, births } => {
             let was = replaces.unwrap_or(seq);
