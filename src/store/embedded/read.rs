@@ -190,13 +190,11 @@ pub(super) fn events(core: &Core, seqs: &[Seq]) -> Result<Vec<Option<Arc<Event>>
         .map(|&seq| {
             let row = core.row(seq)?.filter(|row| row.is_kept(&core.settings.retention, now));
             let Some(row) = row else { return Ok(None) };
-            Ok(event_at(core, &row)?.map(Arc::new))
+            let event = core.segments.read(row.place).and_then(|record| event_from(core, &row, record));
+            core.report_damage(&row, &event);
+            Ok(event?.map(Arc::new))
         })
         .collect()
-}
-
-fn event_at(core: &Core, row: &Row) -> Result<Option<Event>, Error> {
-    event_from(core, row, core.segments.read(row.place)?)
 }
 
 fn event_from(core: &Core, row: &Row, record: Option<LogRecord>) -> Result<Option<Event>, Error> {
@@ -267,7 +265,9 @@ pub(super) fn find(core: &Core, id: EventId) -> Result<Option<Story>, Error> {
     };
     let now = core.clock.now().wall;
     let Some(row) = row.filter(|row| row.is_kept(&core.settings.retention, now)) else { return Ok(None) };
-    Ok(Some(Story { record: row.record(), attempts: notes(core, &row, |place| core.segments.read(place))? }))
+    let attempts = notes(core, &row, |place| core.segments.read(place));
+    core.report_damage(&row, &attempts);
+    Ok(Some(Story { record: row.record(), attempts: attempts? }))
 }
 
 /// What one look at the index gave a list.

@@ -59,6 +59,7 @@ pub(super) fn open(settings: Settings, clock: Arc<dyn Clock>, options: Options) 
         changed: Condvar::new(),
         ended: false.into(),
         lock: Mutex::new(Some(lock)),
+        damaged: Mutex::default(),
         settings,
         options,
         clock,

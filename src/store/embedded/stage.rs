@@ -283,13 +283,11 @@ impl<'a> Stage<'a> {
 
     /// An event and its notes; `None`, with a line in the log, when they cannot be read.
     fn read_whole(&self, row: &Row) -> Result<Option<(Event, Vec<AttemptNote>)>, Error> {
-        match super::read::whole(self.core, row, |place| self.record_at(place)) {
-            Ok(whole) => Ok(whole),
-            Err(Error::Corrupt(what)) => {
-                tracing::error!(seq = row.seq.0, what, "an event cannot be read; it stays as it is");
-                Ok(None)
-            }
-            Err(error) => Err(error),
+        let whole = super::read::whole(self.core, row, |place| self.record_at(place));
+        self.core.report_damage(row, &whole);
+        match whole {
+            Err(Error::Corrupt(_)) => Ok(None),
+            other => other,
         }
     }
 }
