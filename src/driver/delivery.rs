@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -132,18 +133,14 @@ impl Delivery {
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.insert(dispatch.ticket, cancel);
         self.work.spawn(async move {
-            let (ticket, seq, number) = (dispatch.ticket, dispatch.seq, dispatch.attempt);
-            let (event, why) = match kept {
-                Some(event) => (Some(event), String::new()),
-                None => read(&*store, seq).await,
+            let (ticket, seq) = (dispatch.ticket, dispatch.seq);
+            let event = match kept {
+                Some(event) => Ok(event),
+                None => read(&*store, seq, dispatch.attempt).await,
             };
-            let Some(event) = event else {
-                return Done::Attempt(
-                    ticket,
-                    seq,
-                    Attempt::cancelled(number, Wall(0), std::time::Duration::ZERO, &why),
-                    None,
-                );
+            let event = match event {
+                Ok(event) => event,
+                Err(attempt) => return Done::Attempt(ticket, seq, attempt, None),
             };
             let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
             Done::Attempt(ticket, seq, attempt, Some(event))
@@ -177,12 +174,15 @@ impl Delivery {
     /// Tells the engine what ended.
     pub(super) fn tell(&mut self, done: Done, engine: &mut Engine, now: Now) {
         match done {
-            Done::Attempt(ticket, seq, attempt, event) => {
+            Done::Attempt(ticket, seq, mut attempt, event) => {
                 self.cancels.remove(&ticket);
                 let ending = outcome::ending(&attempt);
-                if let Some(event) = event {
-                    self.ended.insert(seq, (outcome::note(&attempt), Arc::clone(&event.source)));
+                if event.is_none() {
+                    attempt.started = now.wall;
                 }
+                // Of an event that could not be read the source is not known either.
+                let source = event.map_or_else(Arc::default, |event| Arc::clone(&event.source));
+                self.ended.insert(seq, (outcome::note(&attempt), source));
                 engine.on_finished(ticket, ending, attempt.took, now);
             }
             Done::Settled(batch, settlements, Ok(unknown)) => {
@@ -245,8 +245,7 @@ pub(super) fn queued(pending: Pending) -> Queued {
         received: pending.received,
         replay: pending.replay,
         attempts: pending.attempts,
-        // Not written down: a restart grants the attempts that a 4xx costs anew. `max_age` bounds them all the same.
-        refused: 0,
+        refused: pending.refused,
         first_attempt: pending.first_attempt,
         due: pending.due,
     }
@@ -262,11 +261,17 @@ fn job(event: &Arc<Event>, dispatch: &Dispatch) -> Job {
     }
 }
 
-async fn read(store: &dyn LaneStore, seq: Seq) -> (Option<Arc<Event>>, String) {
-    match store.read(vec![seq]).await {
-        Ok(found) => (found.into_iter().next().flatten(), "the store no longer has the event".to_owned()),
-        Err(error) => (None, format!("the event could not be read: {error}")),
-    }
+/// The event, or how its attempt ends without it: what is damaged stays so, anything else may pass.
+async fn read(store: &dyn LaneStore, seq: Seq, number: u32) -> Result<Arc<Event>, Attempt> {
+    let why = match store.read(vec![seq]).await {
+        Ok(found) => match found.into_iter().next().flatten() {
+            Some(event) => return Ok(event),
+            None => "the store no longer has the event".to_owned(),
+        },
+        Err(error @ Error::Corrupt(_)) => return Err(Attempt::unsendable(number, &error.to_string())),
+        Err(error) => format!("the event could not be read: {error}"),
+    };
+    Err(Attempt::cancelled(number, Wall(0), Duration::ZERO, &why))
 }
 
 /// One attempt, unless it is cancelled before its end.
@@ -284,7 +289,7 @@ fn attempt(deliver: &Deliver, job: Job, cancelled: oneshot::Receiver<()>) -> Box
             biased;
             attempt = sending => attempt,
             () = cancelled => {
-                Attempt::cancelled(number, Wall(0), std::time::Duration::ZERO, "cancelled: it outlived its deadline, or a person ended it")
+                Attempt::cancelled(number, Wall(0), Duration::ZERO, "cancelled: it outlived its deadline, or a person ended it")
             }
         }
     })

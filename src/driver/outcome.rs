@@ -42,6 +42,7 @@ pub(super) fn note(attempt: &Attempt) -> AttemptNote {
         status: attempt.outcome.status().map(|status| status.as_u16()),
         error: attempt.error.clone(),
         excerpt: excerpt.unwrap_or_default(),
+        refused: matches!(ending(attempt), Ending::Client(_)),
     }
 }
 
