@@ -5,6 +5,7 @@
 //! the store.
 
 mod descriptors;
+mod explain;
 mod files;
 mod log;
 mod reload;
@@ -32,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::embedded::Embedded;
 use crate::store::notebook::Notebook;
+pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
 pub use files::read;
 // The command line has no other way to the store.
 pub use crate::store::doctor::{Damage, DoctorReport, doctor};

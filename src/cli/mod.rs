@@ -3,8 +3,10 @@
 //! Exit codes: 0 done, 1 it went wrong, 64 the command line is wrong (`EX_USAGE`), 78 the configuration is (`EX_CONFIG`).
 
 mod api;
+mod capture;
 pub mod check;
 mod doctor;
+mod explain;
 mod providers;
 mod run;
 pub mod secret;
@@ -61,6 +63,11 @@ enum Command {
         /// The file; - is standard input
         file: PathBuf,
     },
+    /// Say what the gateway would do with one captured request, step by step
+    #[command(
+        after_help = "Examples: fairlane explain request.http\n          pbpaste | fairlane explain - -c gateway.yaml      # a copied curl command\n          fairlane explain session.har --entry 3 --json"
+    )]
+    Explain(explain::Explain),
     /// Providers known by name; with a name, a ready source block
     #[command(after_help = "Example: fairlane providers stripe")]
     Providers {
@@ -114,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Schema => check::run_schema(),
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
+        Command::Explain(explain) => explain::run(&explain),
         Command::Providers { name } => providers::run(name.as_deref()),
         Command::Groups(groups) => api::groups(&groups),
         Command::Upstream(upstream) => api::upstream(&upstream),
