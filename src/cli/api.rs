@@ -14,6 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
+use super::table::{Column, lines, table};
 use super::{FAILED, complain, print, with_causes};
 use crate::app::{Options, TOKEN_FILE};
 
@@ -280,9 +281,6 @@ impl Remote {
     }
 }
 
-/// A column: its head, the field it shows, and whether it stands to the right.
-type Column = (&'static str, &'static str, bool);
-
 const GROUP_COLUMNS: [Column; 11] = [
     ("GROUP", "group", false),
     ("STATE", "state", false),
@@ -315,71 +313,6 @@ const SOURCE_COLUMNS: [Column; 5] = [
     ("KEY", "key", false),
 ];
 
-/// A list as a table; the last column is not padded.
-fn table(answer: &Value, list: &str, columns: &[Column]) -> String {
-    let rows: Vec<&Value> = answer.get(list).and_then(Value::as_array).into_iter().flatten().collect();
-    if rows.is_empty() {
-        return format!("no {list}\n");
-    }
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|c| cell(row.get(c.1))).collect()).collect();
-    let width = |at: usize, head: &str| {
-        let widest = cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
-        widest.unwrap_or(0).max(head.chars().count())
-    };
-    let mut text = String::new();
-    let heads: Vec<String> = columns.iter().map(|column| column.0.to_owned()).collect();
-    for row in std::iter::once(&heads).chain(&cells) {
-        let mut line = String::new();
-        for (at, ((head, _, right), cell)) in columns.iter().zip(row).enumerate() {
-            let width = width(at, head);
-            line.push_str(&if *right { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") });
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// An object as lines of `name: value`.
-fn lines(answer: &Value) -> String {
-    let Some(object) = answer.as_object() else { return format!("{answer}\n") };
-    object.iter().map(|(name, value)| format!("{name}: {}\n", cell(Some(value)))).collect()
-}
-
-/// What stands in a table's cell. Values come from strangers, so what could command a terminal is escaped.
-fn cell(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => text.escape_debug().to_string(),
-        Some(Value::Number(number)) if number.is_f64() => format!("{:.2}", number.as_f64().unwrap_or_default()),
-        Some(Value::Object(object)) => {
-            let parts: Vec<String> =
-                object.iter().map(|(name, value)| format!("{name} {}", cell(Some(value)))).collect();
-            parts.join(", ")
-        }
-        Some(other) => other.to_string(),
-    }
-}
-
 fn encoded(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_lines_up_and_escapes_what_strangers_wrote() {
-        let answer = json!({ "events": [
-            { "id": "evt_1", "group": "a", "attempts": 3, "type": "\u{1b}[2J" },
-            { "id": "evt_22", "group": "bb", "attempts": 10, "type": null },
-        ]});
-        let columns =
-            [("ID", "id", false), ("GROUP", "group", false), ("ATTEMPTS", "attempts", true), ("TYPE", "type", false)];
-        let expected =
-            "ID      GROUP  ATTEMPTS  TYPE\nevt_1   a             3  \\u{1b}[2J\nevt_22  bb           10  -\n";
-        assert_eq!(table(&answer, "events", &columns), expected);
-        assert_eq!(table(&json!({ "events": [] }), "events", &columns), "no events\n");
-    }
 }

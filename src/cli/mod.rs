@@ -11,6 +11,7 @@ mod providers;
 mod run;
 pub mod secret;
 pub mod send;
+mod table;
 pub mod verify;
 
 use std::io::Write;
@@ -68,12 +69,9 @@ enum Command {
         after_help = "Examples: fairlane explain request.http\n          pbpaste | fairlane explain - -c gateway.yaml      # a copied curl command\n          fairlane explain session.har --entry 3 --json"
     )]
     Explain(explain::Explain),
-    /// Providers known by name; with a name, a ready source block
-    #[command(after_help = "Example: fairlane providers stripe")]
-    Providers {
-        /// Which one
-        name: Option<String>,
-    },
+    /// Providers known by name; with a name, a ready source block and what to know about it
+    #[command(after_help = "Examples: fairlane providers\n          fairlane providers stripe >> gateway.yaml")]
+    Providers(providers::Providers),
     /// Who is waiting, and why; pause, change or cancel a group
     #[command(
         after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h"
@@ -122,7 +120,7 @@ pub fn main() -> ExitCode {
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
         Command::Explain(explain) => explain::run(&explain),
-        Command::Providers { name } => providers::run(name.as_deref()),
+        Command::Providers(arguments) => providers::run(&arguments),
         Command::Groups(groups) => api::groups(&groups),
         Command::Upstream(upstream) => api::upstream(&upstream),
         Command::Events(events) => api::events(&events),

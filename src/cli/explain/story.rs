@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Explain;
 use crate::app::{self, Explanation, Via};
 use crate::cli::capture::Captured;
+use crate::cli::table::escaped;
 use crate::config::Config;
 use crate::event::{KeySource, Wall};
 use crate::verify::scheme::Scheme;
@@ -128,7 +129,7 @@ impl<'c> Story<'c> {
             let ids = [("the provider's event id", &claimed.event_id), ("the event's type", &claimed.event_type)];
             let ids: Vec<String> = ids
                 .iter()
-                .filter_map(|(what, value)| Some(format!("{what} is {}", value.as_ref()?.escape_debug())))
+                .filter_map(|(what, value)| Some(format!("{what} is {}", escaped(value.as_ref()?))))
                 .collect();
             if !ids.is_empty() {
                 step("event", true, ids.join(", "));
