@@ -5,9 +5,12 @@
 mod api;
 mod capture;
 pub mod check;
+mod completions;
 mod doctor;
+mod events;
 mod explain;
 mod providers;
+mod remote;
 mod run;
 pub mod secret;
 pub mod send;
@@ -30,7 +33,13 @@ pub const USAGE: u8 = 64;
 
 /// A self-hosted webhook gateway that is fair between tenants.
 #[derive(Debug, Parser)]
-#[command(name = "fairlane", version, arg_required_else_help = true, propagate_version = true)]
+#[command(
+    name = "fairlane",
+    version,
+    arg_required_else_help = true,
+    propagate_version = true,
+    after_help = "Example: fairlane providers shopify >> gateway.yaml && fairlane check && fairlane run"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -80,9 +89,11 @@ enum Command {
     /// The upstream's breaker and slots; pause and resume
     #[command(after_help = "Example: fairlane upstream")]
     Upstream(api::Upstream),
-    /// Events, newest first
-    #[command(after_help = "Example: fairlane events --group quiet-store.myshopify.com --status dead,retrying")]
-    Events(api::Events),
+    /// Events, newest first; one of them with its attempts and its body
+    #[command(
+        after_help = "Examples: fairlane events --group quiet-store.myshopify.com --status dead,retrying\n          fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab --body"
+    )]
+    Events(events::Events),
     /// Sources, and how many events each has accepted
     #[command(after_help = "Example: fairlane sources")]
     Sources(api::Sources),
@@ -95,6 +106,14 @@ enum Command {
         /// Print the report as JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Print completions for a shell
+    #[command(
+        after_help = "Examples: source <(fairlane completions bash)\n          fairlane completions zsh > ~/.zfunc/_fairlane\n          fairlane completions fish > ~/.config/fish/completions/fairlane.fish"
+    )]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
     },
 }
 
@@ -123,7 +142,8 @@ pub fn main() -> ExitCode {
         Command::Providers(arguments) => providers::run(&arguments),
         Command::Groups(groups) => api::groups(&groups),
         Command::Upstream(upstream) => api::upstream(&upstream),
-        Command::Events(events) => api::events(&events),
+        Command::Events(events) => events::run(&events),
+        Command::Completions { shell } => completions::run(shell),
         Command::Sources(sources) => api::sources(&sources),
         Command::Doctor { store, json } => doctor::run(&store, json),
     })
@@ -166,4 +186,36 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Every command, inner ones too.
+    fn walk(command: &clap::Command, path: &str, see: &mut dyn FnMut(&clap::Command, &str)) {
+        see(command, path);
+        for inner in command.get_subcommands() {
+            walk(inner, &format!("{path} {}", inner.get_name()), see);
+        }
+    }
+
+    #[test]
+    fn every_command_says_what_it_does_and_gives_an_example_that_can_be_read() {
+        let mut count = 0;
+        walk(&Cli::command(), "fairlane", &mut |command, path| {
+            count += 1;
+            assert!(command.get_about().is_some(), "{path} does not say what it does");
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let example = help.split_once("Example").map(|(_, example)| example).unwrap_or_default();
+            assert!(example.contains(path), "{path} has no example of itself: {help:?}");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{path}: {} is not explained", argument.get_id());
+            }
+        });
+        assert!(count > 20, "{count}");
+        Cli::command().debug_assert();
+    }
 }
