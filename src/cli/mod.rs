@@ -13,7 +13,7 @@ mod providers;
 mod remote;
 mod run;
 pub mod secret;
-pub mod send;
+mod send;
 mod table;
 pub mod verify;
 
@@ -55,7 +55,10 @@ enum Command {
     Check {
         #[command(flatten)]
         config: ConfigFile,
-        /// Print problems and notes as JSON
+        /// Print only problems and notes
+        #[arg(short, long, conflicts_with = "json")]
+        quiet: bool,
+        /// Print problems or the effective configuration, and notes, as JSON
         #[arg(long)]
         json: bool,
     },
@@ -64,9 +67,9 @@ enum Command {
     Schema,
     /// Sign a test event as a provider would, and post it
     #[command(
-        after_help = "Example: fairlane send --provider shopify --secret env:SHOPIFY_SECRET --to http://127.0.0.1:8080/webhooks/shopify \\\n           --header 'X-Shopify-Shop-Domain: a.myshopify.com' < order.json"
+        after_help = "Examples: fairlane send --provider shopify --secret env:SHOPIFY_SECRET --to http://127.0.0.1:8080/webhooks/shopify \\\n           --header 'X-Shopify-Shop-Domain: a.myshopify.com' --event-type orders/create < order.json\n          echo '{}' | fairlane send --provider discord --secret file:key.pem --to http://127.0.0.1:8080/webhooks/discord --count 5"
     )]
-    Send(send::Arguments),
+    Send(send::Send),
     /// Judge captured requests offline: one JSON object a line in, one out
     #[command(after_help = "Example: fairlane verify captured.jsonl")]
     Verify {
@@ -97,16 +100,11 @@ enum Command {
     /// Sources, and how many events each has accepted
     #[command(after_help = "Example: fairlane sources")]
     Sources(api::Sources),
-    /// Look for what is wrong with this machine or the store
-    #[command(after_help = "Example: fairlane doctor --store ./fairlane-data")]
-    Doctor {
-        /// Check every checksum of the store in this folder; the gateway may be running
-        #[arg(long, value_name = "DIR")]
-        store: PathBuf,
-        /// Print the report as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    /// Look for what is wrong with this machine; with --store, with every checksum of a store
+    #[command(
+        after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
+    )]
+    Doctor(doctor::Doctor),
     /// Print completions for a shell
     #[command(
         after_help = "Examples: source <(fairlane completions bash)\n          fairlane completions zsh > ~/.zfunc/_fairlane\n          fairlane completions fish > ~/.config/fish/completions/fairlane.fish"
@@ -134,7 +132,14 @@ pub fn main() -> ExitCode {
     };
     ExitCode::from(match cli.command {
         Command::Run(run) => run::run(run),
-        Command::Check { config, json } => check::run(&config.path, json),
+        Command::Check { config, quiet, json } => check::run(
+            &config.path,
+            match (quiet, json) {
+                (true, _) => check::Shape::Quiet,
+                (_, true) => check::Shape::Json,
+                _ => check::Shape::Whole,
+            },
+        ),
         Command::Schema => check::run_schema(),
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
@@ -145,7 +150,7 @@ pub fn main() -> ExitCode {
         Command::Events(events) => events::run(&events),
         Command::Completions { shell } => completions::run(shell),
         Command::Sources(sources) => api::sources(&sources),
-        Command::Doctor { store, json } => doctor::run(&store, json),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     })
 }
 
