@@ -69,7 +69,7 @@ fn files(config: &Config) -> Finding {
 /// The folder itself, or the nearest one above that is there.
 fn existing(folder: &Path) -> PathBuf {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    absolute.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/")).to_owned()
+    absolute.ancestors().find(|path| path.exists()).unwrap_or_else(|| Path::new("/")).to_owned()
 }
 
 fn folder(data: &Path, there: &Path) -> Finding {
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!((standing(&good, "disk"), standing(&good, "clock")), (Standing::Good, Standing::Good));
         assert!(!good.store.path.exists(), "it only looks");
 
-        let mut bad = good.clone();
+        let mut bad = good;
         bad.store.min_free = u64::MAX;
         std::fs::write(&bad.store.path, "").unwrap();
         assert_eq!((standing(&bad, "disk"), standing(&bad, "data")), (Standing::Bad, Standing::Bad));

@@ -47,7 +47,7 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Problem {
     if error.kind() != io::ErrorKind::NotFound {
         return Problem::unreadable(&name, error, "name another file with -c");
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let yaml = |path: &Path| path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut others: Vec<String> =

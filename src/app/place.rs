@@ -86,7 +86,7 @@ fn holder(port: u16) -> Option<String> {
 /// Says once in the log that nothing listens at the upstream, and what that means. Only a connection: no request is made.
 pub(super) async fn say_if_down(upstream: Uri) {
     let Some(host) = upstream.host() else { return };
-    let port = upstream.port_u16().unwrap_or(if upstream.scheme_str() == Some("https") { 443 } else { 80 });
+    let port = upstream.port_u16().unwrap_or_else(|| if upstream.scheme_str() == Some("https") { 443 } else { 80 });
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let why = match tokio::time::timeout(PROBE, tokio::net::TcpStream::connect((host, port))).await {
         Ok(Ok(_)) => return,

@@ -112,7 +112,7 @@ impl Verifier {
             let path: Vec<Step<'_>> = path.iter().map(|name| Step::Member(name)).collect();
             text = put(&text, &path, &unit.write(outgoing.now))?;
         }
-        let count = inside.count(&*read(&text)?).map_err(|refused| no(refused.to_string()))?;
+        let count = inside.count(&read(&text)?).map_err(|refused| no(refused.to_string()))?;
         // Some text has to stand in every place for the items to be read.
         for number in 0..count {
             text = put(&text, &inside.path_of(number), "-")?;
