@@ -77,7 +77,13 @@ fn holder(port: u16) -> Option<String> {
             .map(|file| std::fs::read_link(file.path()))
             .any(|link| link.is_ok_and(|link| link.as_os_str() == inode.as_str()))
     };
-    let process = processes.into_iter().find(has)?;
+    // `self` and the like are other names of one of them.
+    let is_number = |path: &std::path::PathBuf| {
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let process = processes.filter(is_number).find(has)?;
     let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
     let name: String = name.trim().chars().flat_map(char::escape_debug).collect();
     Some(format!("{name} (process {})", process.file_name()?.to_string_lossy()))

@@ -81,7 +81,7 @@ mod tests {
     fn passes(provider: &str, signer: &Signer, verifier: &Verifier) {
         let body: &[u8] = match &verifier.scheme() {
             Scheme::Form(_) => b"AccountSid=AC1&Body=hello",
-            Scheme::Posted(_) => b"bt_payload=PGE+PC9hPg%3D%3D",
+            Scheme::Posted(_) => b"bt_payload=PGEvPg%3D%3D",
             _ => match provider {
                 "adyen-payload" => br#"{"notificationItems":[{"NotificationRequestItem":{"pspReference":"1"}},{"NotificationRequestItem":{}}]}"#,
                 "microsoft-graph" => br#"{"value":[{"tenantId":"t"}]}"#,
