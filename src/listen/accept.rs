@@ -353,11 +353,11 @@ fn group(
     }
 }
 
-fn target(parts: &Parts) -> &str {
+pub(super) fn target(parts: &Parts) -> &str {
     parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
 }
 
-fn forward(path: &str, query: Option<&str>) -> Box<str> {
+pub(super) fn forward(path: &str, query: Option<&str>) -> Box<str> {
     query.map_or_else(|| path.into(), |query| format!("{path}?{query}").into())
 }
 

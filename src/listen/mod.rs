@@ -3,6 +3,7 @@
 mod accept;
 mod body;
 mod connection;
+mod examine;
 mod group;
 mod head;
 mod reply;
@@ -21,6 +22,7 @@ use crate::key;
 use crate::verify::Verifier;
 
 pub use accept::Front;
+pub use examine::{Claimed, Examined, Refusal, Via, examine};
 pub use serve::{Bound, Serving, start};
 pub use tls::Certificates;
 
