@@ -46,7 +46,7 @@ pub enum Unanswered {
     /// Its group is paused, or the upstream.
     #[error("deliveries of this group are paused")]
     Paused,
-    /// A breaker is open, or the upstream asked to be left alone; for so long, as far as is known.
+    /// A breaker is open, or the upstream asked to be left alone, for so long.
     #[error("the application has failed of late and is left alone for a while")]
     Broken(Duration),
     /// As many wait as may.

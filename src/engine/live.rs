@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::field::Class;
 use super::group::{GroupState, Standing};
 use super::lazy::Empty;
 use super::lease::{Lease, Work};
@@ -36,7 +37,7 @@ pub struct LiveId(pub u64);
 pub enum Unserved {
     /// Its group is paused, or the upstream.
     Paused,
-    /// Its group's breaker is open or the upstream's, or the upstream asked to be left alone; for so long, as far as is known.
+    /// Its group's breaker is open or the upstream's, or the upstream asked to be left alone, for so long.
     Broken(Duration),
     /// As many wait as may, of its group or of all.
     Full,
@@ -172,7 +173,7 @@ impl Engine {
     // ---- its turn, and its end ---------------------------------------------------------------------------------
 
     /// Its group's turn, when a live request of it waits: that one's lease. True when something was done.
-    pub(super) fn live_turn(&mut self, gid: u32, class: super::field::Class, now: Now) -> bool {
+    pub(super) fn live_turn(&mut self, gid: u32, class: Class, now: Now) -> bool {
         let Some(group) = self.groups.get_mut(gid) else { return false };
         let Some(call) = group.live.made().and_then(|calls| calls.waiting.pop_front()) else { return false };
         self.live.deadlines.remove(&(call.deadline, call.id));

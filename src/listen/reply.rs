@@ -135,11 +135,10 @@ pub(super) fn unanswered(why: Unanswered, answers: &Answers, jitter: f64) -> Rep
         Unanswered::Waited | Unanswered::Timeout => (StatusCode::GATEWAY_TIMEOUT, None),
         Unanswered::TooLong | Unanswered::BrokeOff | Unanswered::Failed { .. } => (StatusCode::BAD_GATEWAY, None),
         // A second at least: zero would ask for a repeat at once.
-        Unanswered::Broken(left) if !left.is_zero() => {
+        Unanswered::Broken(left) => {
             (answers.unavailable, Some(left.max(Duration::from_secs(1)).as_secs_f64().ceil() as u64))
         }
         Unanswered::Paused
-        | Unanswered::Broken(_)
         | Unanswered::Full
         | Unanswered::WouldWait(_)
         | Unanswered::Memory
@@ -281,7 +280,6 @@ mod tests {
             (Unanswered::WouldWait(Duration::from_secs(90)), 503, Some("10")),
             (Unanswered::Broken(Duration::from_millis(3_100)), 503, Some("4")),
             (Unanswered::Broken(Duration::from_millis(1)), 503, Some("1")),
-            (Unanswered::Broken(Duration::ZERO), 503, Some("10")),
         ] {
             let reply = unanswered(why, &ANSWERS, 0.5);
             assert_eq!(reply.status(), status, "{why:?}");
