@@ -36,6 +36,7 @@ test: setup ## Everything that CI runs: check, then all tests
 	$(CARGO) test --locked
 
 run: ## Serve gateway.yaml on the loopback (LISTEN=, ADMIN=, DATA= to change)
+	@.ci/setup build
 	$(CARGO) run --locked --release -- run -c gateway.yaml --listen $(LISTEN) --admin $(ADMIN) --data $(DATA)
 
 crash: ## Kill it CRASH_ROUNDS times (100) at random points: nothing that was acknowledged may be lost
