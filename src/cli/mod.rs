@@ -4,6 +4,7 @@
 
 mod api;
 pub mod check;
+mod demo;
 mod doctor;
 mod providers;
 mod run;
@@ -95,6 +96,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// See it work: one store floods, nine do not notice; a table and a plot, in under a minute
+    #[command(after_help = "Example: fairlane demo --compare")]
+    Demo(demo::Arguments),
 }
 
 /// Which configuration.
@@ -131,6 +135,7 @@ pub fn main() -> ExitCode {
         Command::Events(events) => api::events(&events),
         Command::Sources(sources) => api::sources(&sources),
         Command::Doctor { store, json } => doctor::run(&store, json),
+        Command::Demo(arguments) => demo::run(&arguments),
     })
 }
 
