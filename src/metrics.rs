@@ -75,6 +75,7 @@ pub struct Metrics {
     skew: Family<SourceLabel, Gauge<f64, AtomicU64>>,
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
+    live: Family<OutcomeLabel, Counter>,
     delivered: Family<SourceLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
@@ -130,6 +131,12 @@ impl Metrics {
             "attempt_seconds",
             "From the start of an attempt to its end, the answer's body included",
             attempt_seconds.clone(),
+        );
+        let live = Family::default();
+        registry.register(
+            "live_requests",
+            "Requests whose senders wait for the upstream's answer, by outcome",
+            live.clone(),
         );
         let delivered = Family::default();
         registry.register("events_delivered", "Events that the upstream has, durably settled", delivered.clone());
@@ -206,6 +213,7 @@ impl Metrics {
             skew,
             attempts,
             attempt_seconds,
+            live,
             delivered,
             dead,
             wait_seconds,
@@ -281,6 +289,11 @@ impl Metrics {
     pub fn attempted(&self, outcome: &'static str, took: Duration) {
         self.attempts.get_or_create(&OutcomeLabel { outcome }).inc();
         self.attempt_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A request whose sender waited for the upstream's answer ended like this.
+    pub fn lived(&self, outcome: &'static str) {
+        self.live.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// The text exposition format of Prometheus (version 0.0.4 with OpenMetrics names).
@@ -376,6 +389,7 @@ mod tests {
         metrics.rejected_without_source("unknown_path");
         metrics.commit_seconds.observe(0.001);
         metrics.attempted("delivered", Duration::from_millis(3));
+        metrics.lived("relayed");
         let text = metrics.encode().unwrap();
         for line in [
             r#"fairlane_events_accepted_total{source="/hooks"} 1"#,
@@ -389,6 +403,7 @@ mod tests {
             r#"fairlane_build_info{version="0.1.0",durability="fsync"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,
+            r#"fairlane_live_requests_total{outcome="relayed"} 1"#,
             "fairlane_attempt_seconds_count 1",
             r#"fairlane_attempt_seconds_bucket{le="0.005"} 1"#,
             "fairlane_invariant_violations_total 0",

@@ -246,6 +246,19 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The beginning of its body, at most [`super::Job::keep_bytes`].
     pub body: Bytes,
-    /// Whether that is all of it.
-    pub complete: bool,
+    /// What came of the rest.
+    pub end: BodyEnd,
+}
+
+/// How far the body of an answer was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyEnd {
+    /// All of it is there.
+    Whole,
+    /// It is longer than what was to be kept.
+    TooLong,
+    /// The connection broke, or its framing is wrong.
+    BrokeOff,
+    /// The deadline passed.
+    Late,
 }

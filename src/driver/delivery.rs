@@ -8,9 +8,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::live::{Call, Calls};
 use super::outcome;
 use crate::deliver::{Attempt, Deliver, Job};
-use crate::engine::{self, Batch, Dispatch, Engine, Queued, Request, Settle, Ticket};
+use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
 use crate::event::{Event, Lane, Now, Seq, Wall};
 use crate::metrics::Metrics;
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
@@ -32,6 +33,10 @@ pub(super) enum Done {
     Loaded(Lane, usize, Result<Vec<Pending>, Error>),
     /// Retrying events.
     DueLoaded(usize, Result<Vec<Pending>, Error>),
+    /// A live request was answered: its attempt, where there was one.
+    Live(Option<(Ticket, Ending, Duration)>),
+    /// Nobody waits for the answer of a live request any more.
+    LiveGone(LiveId),
 }
 
 /// What is under way, and what belongs to it.
@@ -41,6 +46,7 @@ pub(super) struct Delivery {
     metrics: Arc<Metrics>,
     work: JoinSet<Done>,
     cancels: HashMap<Ticket, oneshot::Sender<()>>,
+    calls: Calls,
     window: Window,
     /// Ended attempts whose settlement is not written yet, with their event's source.
     ended: HashMap<Seq, (AttemptNote, Arc<str>)>,
@@ -54,6 +60,7 @@ impl Delivery {
             metrics,
             work: JoinSet::new(),
             cancels: HashMap::new(),
+            calls: Calls::default(),
             window: Window::default(),
             ended: HashMap::new(),
         }
@@ -101,10 +108,21 @@ impl Delivery {
         seqs.zip(events).map(queued).collect()
     }
 
+    /// Takes up a live request.
+    pub(super) fn call(&mut self, call: Call, engine: &mut Engine, now: Now) {
+        self.calls.take(call, &mut self.work, engine, now);
+    }
+
     /// Begins what the engine asks for.
     pub(super) fn begin(&mut self, request: Request) {
         match request {
             Request::Dispatch(dispatch) => self.dispatch(dispatch),
+            Request::Live(dispatch) => {
+                let (cancel, cancelled) = oneshot::channel();
+                self.cancels.insert(dispatch.ticket, cancel);
+                self.calls.go(dispatch, Arc::clone(&self.deliver), cancelled, &mut self.work);
+            }
+            Request::Unserved { live, why } => self.calls.refuse(live, why),
             Request::Settle { batch, settlements } => self.settle(batch, settlements),
             Request::Load { lane, after, n } => {
                 let store = Arc::clone(&self.store);
@@ -184,6 +202,15 @@ impl Delivery {
                 let source = event.map_or_else(Arc::default, |event| Arc::clone(&event.source));
                 self.ended.insert(seq, (outcome::note(&attempt), source));
                 engine.on_finished(ticket, ending, attempt.took, now);
+            }
+            Done::Live(None) => {}
+            Done::Live(Some((ticket, ending, took))) => {
+                self.cancels.remove(&ticket);
+                engine.on_finished(ticket, ending, took, now);
+            }
+            Done::LiveGone(live) => {
+                self.calls.forget(live);
+                engine.on_live_gone(live, now);
             }
             Done::Settled(batch, settlements, Ok(unknown)) => {
                 if unknown > 0 {
@@ -275,7 +302,7 @@ async fn read(store: &dyn LaneStore, seq: Seq, number: u32) -> Result<Arc<Event>
 }
 
 /// One attempt, unless it is cancelled before its end.
-fn attempt(deliver: &Deliver, job: Job, cancelled: oneshot::Receiver<()>) -> BoxFuture<'static, Attempt> {
+pub(super) fn attempt(deliver: &Deliver, job: Job, cancelled: oneshot::Receiver<()>) -> BoxFuture<'static, Attempt> {
     let number = job.attempt;
     let sending = deliver(job);
     Box::pin(async move {

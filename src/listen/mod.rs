@@ -6,9 +6,11 @@ mod connection;
 mod examine;
 mod group;
 mod head;
+mod live;
 mod reply;
 pub mod route;
 mod serve;
+mod socket;
 mod tls;
 
 use std::net::SocketAddr;
@@ -100,6 +102,8 @@ pub struct Source {
     pub forward_path: Option<Box<str>>,
     /// How long a commit may take before the sender gets 503.
     pub answer_timeout: Duration,
+    /// Store nothing; hold each request and relay the upstream's answer, within this time.
+    pub relay: Option<Duration>,
     /// The answer to an accepted request.
     pub ack: Ack,
     /// The answers to refused ones.
