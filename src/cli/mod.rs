@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod events;
 mod explain;
+mod picture;
 mod providers;
 mod remote;
 mod run;

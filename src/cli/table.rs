@@ -1,6 +1,8 @@
 //! Tables and lists for a terminal, made of the same JSON that `--json` prints. Values come from strangers: whatever could
 //! command a terminal is escaped. No colour anywhere, so there is none to switch off.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 /// A column: its head, the field it shows, and whether it stands to the right.
@@ -64,6 +66,30 @@ pub(super) fn escaped(text: &str) -> String {
         }
     }
     safe
+}
+
+/// A time as people read it: three digits at most, and its unit.
+pub(super) fn span(time: Duration) -> String {
+    let ms = time.as_secs_f64() * 1e3;
+    match ms {
+        ..9.95 => format!("{ms:.1} ms"),
+        ..999.5 => format!("{ms:.0} ms"),
+        ..99_950.0 => format!("{:.1} s", ms / 1e3),
+        _ => format!("{:.0} s", ms / 1e3),
+    }
+}
+
+/// A number with its thousands apart.
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 #[cfg(test)]

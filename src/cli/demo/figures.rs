@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::ledger::{Entry, FLOODING_INDEX, Found, QUIET, store};
+use crate::cli::table::{span, thousands};
 use crate::event::Mono;
 
 /// The phases, in order.
@@ -269,30 +270,6 @@ fn broken(phases: &[Figures], found: &Found) -> String {
         .map(|(count, what)| format!("{} {what}", thousands(*count)))
         .collect();
     format!("{FAULT}: of {} accepted events: {}.", thousands(sum(|phase| phase.accepted)), said.join(", "))
-}
-
-/// A time as people read it: three digits at most, and its unit.
-pub(super) fn span(time: Duration) -> String {
-    let ms = time.as_secs_f64() * 1e3;
-    match ms {
-        ..9.95 => format!("{ms:.1} ms"),
-        ..999.5 => format!("{ms:.0} ms"),
-        ..99_950.0 => format!("{:.1} s", ms / 1e3),
-        _ => format!("{:.0} s", ms / 1e3),
-    }
-}
-
-/// A number with its thousands apart.
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
