@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::ledger::{Entry, FLOODING_INDEX, Found, QUIET, store};
+use crate::cli::panels::Dot;
 use crate::cli::table::{span, thousands};
 use crate::event::Mono;
 
@@ -75,15 +76,6 @@ pub(super) struct Flood {
     pub(super) accepted: Duration,
     /// Its last arrival.
     pub(super) delivered: Duration,
-}
-
-/// A point of the plot: an order of a quiet store, or one event of the flood.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Dot {
-    /// Seconds from the beginning of the phase to the post.
-    pub(super) at_s: f64,
-    /// The longest wait of its webhooks, in seconds.
-    pub(super) wait_s: f64,
 }
 
 /// One phase.
