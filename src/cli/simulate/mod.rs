@@ -57,9 +57,9 @@ pub(super) struct Simulate {
     /// How long the receiver takes for an event that does not say so: the mean, single calls differ (exponentially)
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time)]
     call: Duration,
-    /// How long after the last arrival the run ends, whatever waits; a minute in scenarios where it is left out, else an hour
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    drain: Option<Duration>,
+    /// How long after the last arrival the run ends, whatever waits
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
+    drain: Duration,
     /// Another number makes other calls, and other scenarios
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -154,12 +154,9 @@ const NO_RULES: &str = "these are captured requests: --key EXPR, or -c FILE with
                         (arrivals have a `group`)";
 
 fn simulated(arguments: &Simulate) -> Result<(Report, Option<String>), Failed> {
-    /// Backlogs are rarely shorter than a scenario, and a scenario's figures are about its minute.
-    const DRAIN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3_600));
     let variants = arguments.variants.variants()?;
     let (traffic, origin, complaint) = arguments.traffic()?;
-    let drain = arguments.drain.unwrap_or(if arguments.scenario.is_some() { DRAIN.0 } else { DRAIN.1 });
-    let conditions = Conditions { seed: arguments.seed, call: arguments.call, drain };
+    let conditions = Conditions { seed: arguments.seed, call: arguments.call, drain: arguments.drain };
     let rows = Rows::of(&traffic);
     let runs = variants
         .iter()

@@ -18,7 +18,7 @@ pub(super) enum Scenario {
     /// 500 groups send more than the receiver takes, all the time; 500 are quiet
     #[value(name = "500-floods")]
     FiveHundredFloods,
-    /// Eight busy groups whose calls begin to hang for 20 s; a hundred are quiet
+    /// Eight of 108 steady groups begin to hang for 20 s a call, at two thirds of the capacity; a hundred are quiet
     Hang,
     /// One group imports 20,000 products and goes on selling; fifty are quiet
     Import,
@@ -34,6 +34,9 @@ const QUIET_EVERY: Duration = Duration::from_secs(6);
 
 /// How long a call takes that hangs.
 const HANGING: Duration = Duration::from_secs(20);
+
+/// Between two events of a group that hangs: before, it holds half a slot on average, far from its cap of eight.
+const HANGING_EVERY: Duration = Duration::from_millis(95);
 
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -58,13 +61,15 @@ impl Scenario {
             }
             Self::Hang => {
                 stage.quiet(100);
+                for number in 0..100 {
+                    let lane = stage.traffic.lane_of("steady", &format!("steady-{number}"), None);
+                    stage.now_and_then(lane, s(0)..LENGTH, Duration::from_millis(125), None);
+                }
                 for number in 0..8 {
-                    let lane = stage.traffic.lane_of("those that hang", &format!("busy-{number}"), None);
-                    // 128 a second each: together 80 % of what the receiver takes.
-                    let every = Duration::from_secs_f64(1.0 / 128.0);
-                    stage.now_and_then(lane, s(0)..s(20), every, None);
-                    stage.now_and_then(lane, s(20)..s(40), every, Some(HANGING));
-                    stage.now_and_then(lane, s(40)..LENGTH, every, None);
+                    let lane = stage.traffic.lane_of("those that hang", &format!("hanging-{number}"), None);
+                    stage.now_and_then(lane, s(0)..s(20), HANGING_EVERY, None);
+                    stage.now_and_then(lane, s(20)..s(40), HANGING_EVERY, Some(HANGING));
+                    stage.now_and_then(lane, s(40)..LENGTH, HANGING_EVERY, None);
                 }
             }
             Self::Import => {

@@ -21,7 +21,7 @@ pub(super) fn as_text(report: &Report) -> String {
         span(report.span),
         escaped(&report.origin)
     );
-    text.push_str(&table(&report.rows, &report.runs));
+    text.push_str(&table(report));
     text.push('\n');
     report.runs.iter().for_each(|run| text.push_str(&told(run)));
     text.push_str(
@@ -31,7 +31,8 @@ pub(super) fn as_text(report: &Report) -> String {
     text
 }
 
-fn table(rows: &Rows, runs: &[Figures]) -> String {
+fn table(report: &Report) -> String {
+    let Report { rows, runs, groups, .. } = report;
     let longest = rows.who.iter().map(|who| who.name.chars().count()).max().unwrap_or(0);
     let width = longest.clamp(NAME_MIN, NAME_MAX);
     let mut heads = " ".repeat(width + 2 * COUNT);
@@ -55,8 +56,7 @@ fn table(rows: &Rows, runs: &[Figures]) -> String {
     for (at, who) in rows.who.iter().enumerate() {
         row(&escaped(&who.name), who.groups, runs.iter().filter_map(|run| run.spreads.get(at)).collect());
     }
-    let groups = rows.who.iter().map(|who| who.groups).sum();
-    row("all", groups, runs.iter().map(|run| &run.all).collect());
+    row("all", *groups, runs.iter().map(|run| &run.all).collect());
     text
 }
 
