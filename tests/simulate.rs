@@ -27,9 +27,8 @@ fn report(arguments: &[&str], input: &str) -> Value {
 
 /// A row's wait in a run, in milliseconds; without end where that event was never served.
 fn wait(run: &Value, who: &str, which: &str) -> f64 {
-    let rows = run["rows"].as_array().unwrap();
-    let row = rows.iter().find(|row| row["who"] == who).unwrap_or_else(|| panic!("{who} is not in {run:#}"));
-    row["wait_ms"][which].as_f64().unwrap_or(f64::INFINITY)
+    let row = run["rows"].as_array().unwrap().iter().find(|row| row["who"] == who).unwrap();
+    row.pointer(&format!("/wait_ms/{which}")).and_then(Value::as_f64).unwrap_or(f64::INFINITY)
 }
 
 /// The quiet wait no longer than one call beside each scenario's trouble, and far longer in one queue.
@@ -46,6 +45,14 @@ fn in_every_scenario_the_quiet_wait_no_longer_than_a_call() {
         assert_eq!((&lanes["violations"], &shared["violations"]), (&json!(0), &json!(0)), "{name}");
         assert_eq!((&lanes["left"], &lanes["delivered"]), (&json!(0), &report["events"]), "{name}");
     }
+}
+
+#[test]
+fn beside_groups_that_hang_the_steady_go_on() {
+    let report = report(&["--scenario", "hang"], "");
+    let run = &report["runs"][0];
+    assert!(wait(run, "steady", "p99") <= 500.0, "{run:#}");
+    assert!(wait(run, "those that hang", "p50") > 60_000.0, "{run:#}");
 }
 
 #[test]

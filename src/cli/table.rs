@@ -79,6 +79,15 @@ pub(super) fn span(time: Duration) -> String {
     }
 }
 
+/// A part of a whole, 0 to 1, as people read it; what is not quite all or nothing does not look like it.
+pub(super) fn percent(part: f64) -> String {
+    match part * 100.0 {
+        percent if percent > 0.0 && percent < 0.05 => "< 0.1 %".to_owned(),
+        percent if percent < 100.0 && percent >= 99.95 => "> 99.9 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
 /// A number with its thousands apart.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
@@ -115,6 +124,12 @@ mod tests {
     #[test]
     fn what_reorders_a_terminal_is_escaped_and_quotes_stay() {
         assert_eq!(escaped("it's \"a\u{202e}b\u{7}\n"), "it's \"a\\u{202e}b\\u{7}\\n");
+    }
+
+    #[test]
+    fn nearly_all_is_not_all() {
+        let shown = [0.0, 0.0001, 0.0005, 0.5, 0.9994, 0.9999, 1.0].map(percent);
+        assert_eq!(shown, ["0.0 %", "< 0.1 %", "0.1 %", "50.0 %", "99.9 %", "> 99.9 %", "100.0 %"]);
     }
 
     #[test]

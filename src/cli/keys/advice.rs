@@ -1,7 +1,7 @@
 //! What the figures of a rule mean, in words.
 
 use super::summary::Summary;
-use crate::cli::table::thousands;
+use crate::cli::table::{percent, thousands};
 
 /// From here on events without a key are worth an alert (`alerts.fallback_share`).
 const MISSING: f64 = 0.05;
@@ -63,7 +63,7 @@ fn missing(rule: &Summary) -> Option<(Standing, String)> {
         _ => "docs/keys.md says what each reason means",
     };
     let standing = if share >= LARGE { Standing::Bad } else { Standing::Look };
-    let text = format!("{:.1} % of the events have no key ({reason}) and share one lane. {what}.", share * 100.0);
+    let text = format!("{} of the events have no key ({reason}) and share one lane. {what}.", percent(share));
     Some((standing, text))
 }
 
@@ -96,7 +96,7 @@ fn largest(rule: &Summary) -> Option<(Standing, String)> {
     let share = rule.largest_share();
     let largest = rule.largest.first().filter(|_| rule.groups > 1 && share > LARGE)?;
     let waits = rule.in_lanes.is_some();
-    let mut text = format!("{} has {:.1} % of the events", largest.group, share * 100.0);
+    let mut text = format!("{} has {} of the events", largest.group, percent(share));
     text.push_str(if waits { ": it queues behind itself, and small groups go before it." } else { "." });
     text.push_str(
         " With several nodes one shard carries it. If it is one tenant, keep the key and split its lane with `within`, e.g. by topic.",

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Report;
 use super::summary::Summary;
 use crate::cli::picture::{BLUE, GREY, GRID, HPos, Picture, VERMILION};
-use crate::cli::table::{escaped, span, thousands};
+use crate::cli::table::{escaped, percent, span, thousands};
 
 const WIDTH: i32 = 760;
 const LEFT: i32 = 84;
@@ -41,10 +41,10 @@ fn panel(picture: &mut Picture, top: i32, rule: &Summary) {
     picture.heading(&name, (16, top + 10), 14);
     let lanes = rule.in_lanes.map_or_else(|| "-".to_owned(), span);
     let words = format!(
-        "{}{} groups, the largest {:.1} %; small groups wait {} in one queue, {lanes} in lanes",
+        "{}{} groups, the largest {}; small groups wait {} in one queue, {lanes} in lanes",
         if rule.is_over { "more than " } else { "" },
         thousands(rule.groups),
-        rule.largest_share() * 100.0,
+        percent(rule.largest_share()),
         span(rule.one_queue),
     );
     picture.text(&words, (16, top + 30), 13, GREY, HPos::Left);

@@ -6,7 +6,7 @@ use super::advice::{advice, best};
 use super::count::{GROUPS_MAX, SHARDS};
 use super::summary::{Big, Shard, Summary};
 use super::{Receiver, Report};
-use crate::cli::table::{Column, escaped, span, table, thousands};
+use crate::cli::table::{Column, escaped, percent, span, table, thousands};
 use crate::event::Wall;
 
 const COLUMNS: [Column; 9] = [
@@ -58,7 +58,7 @@ fn row(rule: &Summary) -> Value {
         "groups": format!("{over}{}", thousands(rule.groups)),
         "single": thousands(rule.single),
         "missing": thousands(rule.missing()),
-        "largest": format!("{:.1} %", rule.largest_share() * 100.0),
+        "largest": percent(rule.largest_share()),
         "skew": rule.skew().map_or_else(|| "-".to_owned(), |skew| format!("{skew:.2}")),
         "one_queue": span(rule.one_queue),
         "in_lanes": rule.in_lanes.map_or_else(|| "-".to_owned(), span),

@@ -1,6 +1,7 @@
 //! The picture: waits over time, a panel a configuration.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::Report;
 use super::figures::{Figures, Rows};
@@ -29,10 +30,10 @@ pub(super) fn write(folder: &Path, report: &Report) -> anyhow::Result<Vec<String
     picture.write(folder, "simulated")
 }
 
-/// The row with most events: what makes the others wait.
+/// The row that waits longest under the first configuration: what would make the others wait.
 fn loud(report: &Report) -> Option<usize> {
     let first = report.runs.first()?;
-    let (at, _) = first.spreads.iter().enumerate().max_by_key(|(_, spread)| spread.events)?;
+    let (at, _) = first.spreads.iter().enumerate().max_by_key(|(_, spread)| spread.p50.unwrap_or(Duration::MAX))?;
     (first.spreads.len() > 1).then_some(at)
 }
 
@@ -51,7 +52,7 @@ fn panel(picture: &mut Picture, axes: &Axes, left: i32, (rows, run): (&Rows, &Fi
     let others = (0..rows.who.len()).find(quiet);
     for (at, row, ink) in [(others, TOP - 29, BLUE), (loud, TOP - 11, VERMILION)] {
         let Some((who, spread)) = at.and_then(|at| Some((rows.who.get(at)?, run.spreads.get(at)?))) else { continue };
-        let time = |time: Option<std::time::Duration>| time.map_or_else(|| "never".to_owned(), span);
+        let time = |time: Option<Duration>| time.map_or_else(|| "never".to_owned(), span);
         let name: String = escaped(&who.name).chars().take(24).collect();
         let words = format!("{name}: p50 {}, p99 {}", time(spread.p50), time(spread.p99));
         picture.text(&words, (left, row), 13, ink, HPos::Left);

@@ -18,7 +18,7 @@ pub(super) enum Scenario {
     /// 500 groups send more than the receiver takes, all the time; 500 are quiet
     #[value(name = "500-floods")]
     FiveHundredFloods,
-    /// Eight of 108 steady groups begin to hang for 20 s a call, at two thirds of the capacity; a hundred are quiet
+    /// Eight of 108 steady groups begin to hang for 20 s a call, at half the capacity; a hundred are quiet
     Hang,
     /// One group imports 20,000 products and goes on selling; fifty are quiet
     Import,
@@ -34,6 +34,9 @@ const QUIET_EVERY: Duration = Duration::from_secs(6);
 
 /// How long a call takes that hangs.
 const HANGING: Duration = Duration::from_secs(20);
+
+/// Between two events of a steady group: a hundred of them keep 30 of the 64 slots busy, which leaves half for those that are slow.
+const STEADY_EVERY: Duration = Duration::from_millis(165);
 
 /// Between two events of a group that hangs: before, it holds half a slot on average, far from its cap of eight.
 const HANGING_EVERY: Duration = Duration::from_millis(95);
@@ -63,7 +66,7 @@ impl Scenario {
                 stage.quiet(100);
                 for number in 0..100 {
                     let lane = stage.traffic.lane_of("steady", &format!("steady-{number}"), None);
-                    stage.now_and_then(lane, s(0)..LENGTH, Duration::from_millis(125), None);
+                    stage.now_and_then(lane, s(0)..LENGTH, STEADY_EVERY, None);
                 }
                 for number in 0..8 {
                     let lane = stage.traffic.lane_of("those that hang", &format!("hanging-{number}"), None);
