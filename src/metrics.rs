@@ -42,6 +42,12 @@ struct ReasonLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabel {
+    source: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SecretLabel {
     source: String,
     index: u64,
@@ -70,6 +76,8 @@ pub struct Metrics {
     accepted: Family<SourceLabel, Counter>,
     rejected: Family<ReasonLabel, Counter>,
     shed: Family<ReasonLabel, Counter>,
+    unverified: Family<ReasonLabel, Counter>,
+    handshakes: Family<HandshakeLabel, Counter>,
     fallback: Family<ReasonLabel, Counter>,
     secrets: Family<SecretLabel, Counter>,
     skew: Family<SourceLabel, Gauge<f64, AtomicU64>>,
@@ -117,6 +125,14 @@ impl Metrics {
         registry.register("events_rejected", "Requests refused before they became events", rejected.clone());
         let shed = Family::default();
         registry.register("shed", "Genuine requests refused for want of room", shed.clone());
+        let unverified = Family::default();
+        registry.register(
+            "unverified_events",
+            "Requests that are not genuine and were let through (enforce: false)",
+            unverified.clone(),
+        );
+        let handshakes = Family::default();
+        registry.register("handshakes", "Handshakes of providers, by what they were answered", handshakes.clone());
         let fallback = Family::default();
         registry.register("fallback_events", "Events without a fairness key", fallback.clone());
         let secrets = Family::default();
@@ -201,6 +217,8 @@ impl Metrics {
             accepted,
             rejected,
             shed,
+            unverified,
+            handshakes,
             fallback,
             secrets,
             skew,
@@ -348,6 +366,16 @@ impl SourceMetrics {
         self.all.rejected.get_or_create(&self.reason(reason)).inc();
     }
 
+    /// A request that is not genuine was let through.
+    pub fn unverified(&self, reason: &'static str) {
+        self.all.unverified.get_or_create(&self.reason(reason)).inc();
+    }
+
+    /// A handshake was `answered`, `refused`, or there were too many (`limited`).
+    pub fn handshake(&self, outcome: &'static str) {
+        self.all.handshakes.get_or_create(&HandshakeLabel { source: self.name.clone(), outcome }).inc();
+    }
+
     /// A genuine request was refused for want of room.
     pub fn shed(&self, reason: &'static str) {
         self.all.shed.get_or_create(&self.reason(reason)).inc();
@@ -369,6 +397,8 @@ mod tests {
         source.accepted();
         source.rejected("bad_signature");
         source.shed("full");
+        source.unverified("stale");
+        source.handshake("answered");
         source.fallback(Some(Missing::NotJson));
         source.fallback(None);
         source.secret_matched(1);
@@ -382,6 +412,8 @@ mod tests {
             r#"fairlane_events_rejected_total{source="/hooks",reason="bad_signature"} 1"#,
             r#"fairlane_events_rejected_total{source="",reason="unknown_path"} 1"#,
             r#"fairlane_shed_total{source="/hooks",reason="full"} 1"#,
+            r#"fairlane_unverified_events_total{source="/hooks",reason="stale"} 1"#,
+            r#"fairlane_handshakes_total{source="/hooks",outcome="answered"} 1"#,
             r#"fairlane_fallback_events_total{source="/hooks",reason="not_json"} 1"#,
             r#"fairlane_fallback_events_total{source="/hooks",reason="no_rule"} 1"#,
             r#"fairlane_secret_matches_total{source="/hooks",index="1"} 1"#,

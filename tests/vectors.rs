@@ -16,7 +16,7 @@ use fairlane::cli::verify::{Judgement, Line, Verdict, judge};
 use fairlane::event::Secret;
 use fairlane::verify::handshake::{Asked, answer};
 use fairlane::verify::scheme::{Headers, Scheme, WINDOW_DEFAULT, Window};
-use fairlane::verify::{Request, mac, preset, presets};
+use fairlane::verify::{Agreed, Request, mac, preset, presets};
 
 /// The providers that must be whole: nothing of theirs may be unsupported.
 const NAMED: [&str; 7] = ["shopify", "stripe", "github", "github-sha1-legacy", "slack", "standard-webhooks", "svix"];
@@ -136,7 +136,7 @@ fn the_published_handshakes_are_answered() {
             request: &request,
             url: Some(url),
             verified: false,
-            token: Some(&secret),
+            agreed: &Agreed { token: Some(secret.clone()), ..Agreed::default() },
             hmac: &hmac,
             key_name: None,
         };

@@ -334,8 +334,10 @@ fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr)) {
         config.store.path.display()
     );
     for source in &config.sources {
-        let key = source.key.as_ref().map_or("no key rule: the fallback lane", |key| key.rule.text());
-        text.push_str(&format!("  {}  {}  grouped by {key}\n", source.path.as_str(), source.verifier.name()));
+        for sender in &source.senders {
+            let key = sender.key.as_ref().map_or("no key rule: the fallback lane", |key| key.rule.text());
+            text.push_str(&format!("  {}  {}  grouped by {key}\n", source.path.as_str(), sender.verifier.name()));
+        }
     }
     let mut out = std::io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {

@@ -56,8 +56,9 @@ impl Builder<'_, '_> {
         if verifier.secret_count() == 0 {
             self.note(path, "anybody who knows the address may send");
         }
-        if !verifier.enforce() {
-            self.note(path, "requests that fail are let through, marked, in the lane ~unverified");
+        if verifier.wants_token() {
+            let text = "without verify_token the provider's question whether this address is willing stays unanswered";
+            self.note(path, text);
         }
         if verifier.scheme().covers_url() && slot.at("public_url").is_null() {
             let text = "the signature covers the public URL: without public_url it is put together from the Host header, \
@@ -113,7 +114,8 @@ impl Builder<'_, '_> {
             return;
         }
         for source in sources {
-            if let Some(preset) = source.verifier.preset().filter(|preset| preset.repeats == Some(false)) {
+            let presets = source.senders.iter().filter_map(|sender| sender.verifier.preset());
+            for preset in presets.filter(|preset| preset.repeats == Some(false)) {
                 let text = format!(
                     "a backlog cap refuses events of {}, and {} never repeats: they are lost",
                     source.name, preset.title

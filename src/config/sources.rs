@@ -11,7 +11,7 @@ use super::build::{Builder, parsed};
 use super::value::{Key, Slot, quoted};
 use crate::key::{self, Rule, RuleSpec};
 use crate::listen::route::Pattern;
-use crate::listen::{self, Ack, Answers, KeyRule, Order};
+use crate::listen::{self, Ack, Answers, KeyRule, Order, Sender};
 use crate::verify::scheme::Scheme;
 use crate::verify::{Preset, Verifier};
 
@@ -64,7 +64,8 @@ impl Builder<'_, '_> {
 
     fn source(&mut self, path: &str, slot: &Slot, common: &Common<'_>) -> Option<listen::Source> {
         let pattern = pattern(slot);
-        let verifier = self.verifier(&format!("{path}.verify"), slot.at("verify"));
+        let verify = slot.at("verify");
+        let verifiers = self.verifiers(&format!("{path}.verify"), verify);
         let own_key = self.rule(&format!("{path}.key"), slot.at("key"));
         let within = self.rule(&format!("{path}.within"), slot.at("within"));
         let order = self.order(&format!("{path}.order"), slot.at("order"));
@@ -75,25 +76,40 @@ impl Builder<'_, '_> {
                 self.path_names(&format!("{path}.{name}"), slot.at(name), rule, pattern);
             }
         }
-        let (pattern, verifier) = (pattern?, verifier?);
-        let preset = verifier.preset();
+        let pattern = pattern?;
+        if verifiers.is_empty() {
+            return None;
+        }
         let name = name(slot)?;
         self.meaning(&format!("{path}.name"), &name);
-        let key = self.key(path, slot, own_key, &verifier, &pattern, common);
+        let presets: Vec<_> = verifiers.iter().map(|(_, _, verifier)| verifier.preset()).collect();
+        let senders = verifiers.into_iter().map(|(_, verify, verifier)| {
+            let preset = verifier.preset();
+            Sender {
+                key: self.key(path, slot, own_key.clone(), &verifier, &pattern, common),
+                event_id: preset.and_then(|p| p.event_id).and_then(stated).or_else(|| signed_id(verify)),
+                event_type: preset.and_then(|p| p.event_type).and_then(stated),
+                verifier: Arc::new(verifier),
+            }
+        });
         Some(listen::Source {
             name: name.into(),
+            senders: senders.collect(),
+            allow_ips: verify.at("allow_ips").items().iter().map(parsed).collect(),
+            forward_handshakes: verify.at("forward_handshake").get(),
             path: pattern,
             methods: slot.at("methods").items().iter().map(parsed).collect(),
-            key,
             within,
             order,
-            event_id: preset.and_then(|p| p.event_id).and_then(stated).or_else(|| signed_id(slot.at("verify"))),
-            event_type: preset.and_then(|p| p.event_type).and_then(stated),
             forward_path: slot.at("forward_path").maybe::<String>().map(Into::into),
-            answer_timeout: answer_timeout(preset, common),
+            // The one that waits the shortest decides.
+            answer_timeout: presets
+                .into_iter()
+                .map(|preset| answer_timeout(preset, common))
+                .min()
+                .unwrap_or(ANSWER_TIMEOUT),
             ack,
             answers: answers(slot.at("answers")),
-            verifier: Arc::new(verifier),
         })
     }
 

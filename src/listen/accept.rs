@@ -5,7 +5,6 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use parking_lot::{Mutex, RwLock};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -21,16 +20,18 @@ use tower::{Service, ServiceBuilder};
 
 use super::body::{self, BodyFault, BodyLimits};
 use super::connection::{Connection, Counts};
-use super::group::Rules;
+use super::group::Grouped;
+use super::handshake;
 use super::head::{self, Malformed};
+use super::record::Came;
 use super::reply::{self, Refused, Reply};
 use super::route::{Pattern, Router};
+use super::served::{Judged, Served};
 use super::{Limits, Settings, Source};
 use crate::clock::Clock;
-use crate::driver::{Budget, Charge, Crowded, Handle, Rejection, Shed};
+use crate::driver::{Budget, Charge, Crowded, Handle, Shed};
 use crate::event::{Event, EventId, KeySource, Mono, Wall};
 use crate::key;
-use crate::metrics::SourceMetrics;
 use crate::verify;
 use crate::verify::scheme::Scheme;
 
@@ -53,12 +54,12 @@ pub struct Front {
 const GONE_FOR: Duration = Duration::from_hours(1);
 
 /// What a configuration says, exchanged as a whole.
-struct Table {
-    settings: Settings,
+pub(super) struct Table {
+    pub(super) settings: Settings,
     router: Router,
     sources: Vec<Served>,
     /// Headers in which some source expects its secret or its signature: nobody gets to read them, wherever they were sent.
-    carriers: Vec<HeaderName>,
+    pub(super) carriers: Vec<HeaderName>,
     /// Paths of sources that were removed, and until when they are remembered.
     gone: Vec<(Pattern, Mono)>,
 }
@@ -103,7 +104,7 @@ impl Front {
     }
 
     pub(super) fn trusts(&self, peer: IpAddr) -> bool {
-        head::is_trusted(peer, &self.table.read().settings.trusted_proxies)
+        head::is_in(peer, &self.table.read().settings.trusted_proxies)
     }
 
     fn new_id(&self, received: Wall) -> EventId {
@@ -120,10 +121,11 @@ impl Front {
 impl Table {
     fn new(settings: Settings, sources: Vec<Source>, gone: Vec<(Pattern, Mono)>, handle: &Handle) -> Self {
         let router = Router::new(sources.iter().map(|source| &source.path));
-        let carriers = sources.iter().flat_map(|source| carriers(source.verifier.scheme())).collect();
+        let schemes = sources.iter().flat_map(|source| &source.senders).map(|sender| sender.verifier.scheme());
+        let carriers = schemes.flat_map(carriers).collect();
         let served = |source: Source| {
             let metrics = handle.metrics().source(&source.name);
-            Served { rules: Rules::of(&source), source, metrics }
+            Served::new(source, metrics)
         };
         let sources = sources.into_iter().map(served).collect();
         Self { settings, router, sources, carriers, gone }
@@ -145,24 +147,9 @@ fn carriers(scheme: &Scheme) -> Vec<HeaderName> {
     scheme.headers().carriers.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
-/// A source with what is made ready of it.
-struct Served {
-    source: Source,
-    rules: Rules,
-    metrics: SourceMetrics,
-}
-
-impl Deref for Served {
-    type Target = Source;
-
-    fn deref(&self) -> &Source {
-        &self.source
-    }
-}
-
 /// The source of a request.
-struct Found<'t, 'p> {
-    source: &'t Served,
+pub(super) struct Found<'t, 'p> {
+    pub(super) source: &'t Served,
     names: Vec<(&'t str, &'p str)>,
 }
 
@@ -195,7 +182,9 @@ async fn answer(front: &Front, connection: &Connection, request: Request<Incomin
         Ok(reply) => reply,
         Err(refused) => {
             let found = table.find(parts.uri.path(), front.clock.now().mono).ok();
-            record(front, &table, connection, &parts, &refused, found.as_ref(), seen);
+            let came =
+                Came { front, table: &table, connection, parts: &parts, found: found.as_ref(), body_bytes: seen };
+            came.refused(&refused);
             // A client that waits for 100 (RFC 9110 §10.1.1) sends nothing before it; others are heard out for a while.
             if !parts.headers.contains_key(EXPECT) {
                 body::discard(&mut body).await;
@@ -228,23 +217,55 @@ async fn ingest(
     let path = parts.uri.path().to_owned();
     let found = table.find(&path, front.clock.now().mono)?;
     let source = found.source;
-    if !source.methods.contains(&parts.method) {
-        return Err(Refused::Method(source.methods.clone()));
+    source.allows(head::sender(&parts.headers, connection.peer, &table.settings.trusted_proxies))?;
+    let seen = head::seen(parts, connection.tls, connection.trusted);
+
+    // A provider's question, whatever its method; one without a body whatever the store does.
+    let asks = handshake::may_ask(&found, &seen, parts);
+    let mut answer = None;
+    if asks && body.is_end_stream() {
+        answer = handshake::answer(&found, &seen, parts, b"", front.clock.now())?;
+    }
+    if let Some(answer) = answer.take_if(|_| !source.forward_handshakes) {
+        return Ok(reply::handshake(answer));
+    }
+    if !asks {
+        takes(source, parts)?;
     }
     let (body, charge) = receive(front, table, body).await?;
     *seen_bytes = body.len();
-    let received = front.clock.now().wall;
+    let now = front.clock.now();
+    if asks && answer.is_none() {
+        answer = handshake::answer(&found, &seen, parts, &body, now)?;
+    }
+    match &answer {
+        Some(_) if !source.forward_handshakes => return Ok(reply::handshake(answer.take().expect("it is there"))),
+        Some(_) => {}
+        None => takes(source, parts)?,
+    }
 
     // verify, group
-    let mut decide = || {
-        let seen = head::seen(parts, connection.tls, connection.trusted);
-        let verified = verify(&found, &seen, parts, &body, received)?;
-        connection.verified();
-        head::clean(parts, connection.trusted);
-        let arrival = Arrival { peer: connection.peer, https: seen.https, received };
-        Ok(group(front, &found, arrival, parts, body.clone(), &verified))
+    let judged = aside(body.len(), || source.judge(&as_request(&seen, parts, &body), now));
+    let standing = match judged {
+        Ok(judged) => {
+            connection.verified();
+            Standing::Genuine(judged)
+        }
+        Err(_) if answer.is_some() => Standing::Unverified("a handshake, answered already".to_owned()),
+        Err(refused) if !source.enforces() => {
+            let why = refused.message();
+            source.metrics.unverified(refused.reason());
+            let came = Came { front, table, connection, parts, found: Some(&found), body_bytes: body.len() };
+            came.keep(refused.reason(), format!("let through, for enforce is false: {why}"));
+            Standing::Unverified(why)
+        }
+        Err(refused) => return Err(refused),
     };
-    let event: Event = if body.len() > ASIDE_BYTES { tokio::task::block_in_place(decide)? } else { decide()? };
+    let event = aside(body.len(), || {
+        head::clean(parts, connection.trusted);
+        let arrival = Arrival { peer: connection.peer, https: seen.https, received: now.wall };
+        group(front, &found, arrival, parts, body.clone(), &standing)
+    });
 
     // admit, store
     let id = event.id;
@@ -255,7 +276,16 @@ async fn ingest(
         Err(_elapsed) => return Err(Refused::Shed(Shed::TooSlow)),
     }
     source.metrics.accepted();
-    Ok(reply::accepted(source, id))
+    Ok(answer.map_or_else(|| reply::accepted(source, id), reply::handshake))
+}
+
+fn takes(source: &Source, parts: &Parts) -> Result<(), Refused> {
+    if source.methods.contains(&parts.method) { Ok(()) } else { Err(Refused::Method(source.methods.clone())) }
+}
+
+/// Runs `work` over a body of so many bytes, aside where it is large.
+fn aside<T>(body_bytes: usize, work: impl FnOnce() -> T) -> T {
+    if body_bytes > ASIDE_BYTES { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// Reads the body within its limits. Whether there is room at all is asked before any of it is read.
@@ -278,29 +308,22 @@ async fn receive(front: &Front, table: &Table, body: &mut Incoming) -> Result<(B
     }
 }
 
-/// The signature, over the exact bytes received and before anything is parsed.
-fn verify(
-    found: &Found<'_, '_>,
-    seen: &head::Seen,
-    parts: &Parts,
-    body: &[u8],
-    now: Wall,
-) -> Result<verify::Verified, Refused> {
-    let request = verify::Request {
+/// The request as signatures cover it: the exact bytes received, before anything is parsed.
+pub(super) fn as_request<'r>(seen: &'r head::Seen, parts: &'r Parts, body: &'r [u8]) -> verify::Request<'r> {
+    verify::Request {
         method: &parts.method,
         target: target(parts),
         seen_url: seen.url.as_deref(),
         headers: &parts.headers,
         body,
-    };
-    let verified = found.source.verifier.judge(&request, now).map_err(Refused::Unverified)?;
-    if let Some(index) = verified.secret {
-        found.source.metrics.secret_matched(index);
     }
-    if let Some(skew) = verified.skew_s {
-        found.source.metrics.skew(skew);
-    }
-    Ok(verified)
+}
+
+/// What came of the judgement of a request that goes on.
+enum Standing<'s> {
+    Genuine(Judged<'s>),
+    /// Let through all the same; why it is not genuine.
+    Unverified(String),
 }
 
 /// From whom, how and when a request came.
@@ -317,21 +340,28 @@ fn group(
     arrival: Arrival,
     parts: &mut Parts,
     body: Bytes,
-    verified: &verify::Verified,
+    standing: &Standing<'_>,
 ) -> Event {
     let source = found.source;
-    let grouped = source.rules.find(&key::Input {
-        headers: &parts.headers,
-        path: parts.uri.path(),
-        names: &found.names,
-        query: parts.uri.query(),
-        body: &body,
-    });
-    match &grouped.key_source {
-        KeySource::Rule { .. } => {}
-        KeySource::Missing(missing) => source.metrics.fallback(Some(*missing)),
-        KeySource::NoRule => source.metrics.fallback(None),
-    }
+    let (grouped, verified) = match standing {
+        Standing::Genuine(judged) => {
+            let grouped = judged.rules.find(&key::Input {
+                headers: &parts.headers,
+                path: parts.uri.path(),
+                names: &found.names,
+                query: parts.uri.query(),
+                body: &body,
+            });
+            match &grouped.key_source {
+                KeySource::Rule { .. } => {}
+                KeySource::Missing(missing) => source.metrics.fallback(Some(*missing)),
+                KeySource::NoRule => source.metrics.fallback(None),
+            }
+            (grouped, Arc::clone(judged.verified.label()))
+        }
+        // Nothing that it says is believed: it cannot choose a lane, and nothing waits for it.
+        Standing::Unverified(why) => (Grouped::unverified(), unverified(why)),
+    };
     Event {
         id: front.new_id(arrival.received),
         received: arrival.received,
@@ -339,7 +369,7 @@ fn group(
         lane: grouped.lane,
         key_source: grouped.key_source,
         order: grouped.order,
-        verified: Arc::clone(verified.label()),
+        verified,
         provider_event_id: grouped.event_id,
         event_type: grouped.event_type,
         method: parts.method.clone(),
@@ -353,40 +383,16 @@ fn group(
     }
 }
 
+/// What `Fairlane-Verified` says of what was let through: one line, not longer than a header should be.
+fn unverified(why: &str) -> Arc<str> {
+    const CHARS_MAX: usize = 300;
+    format!("false: {}", why.chars().take(CHARS_MAX).collect::<String>()).into()
+}
+
 fn target(parts: &Parts) -> &str {
     parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
 }
 
 fn forward(path: &str, query: Option<&str>) -> Box<str> {
     query.map_or_else(|| path.into(), |query| format!("{path}?{query}").into())
-}
-
-/// Counts a refusal and leaves a masked record of it in memory. Refusals for want of room are only counted: a flood of them must
-/// not push out what a person needs to see.
-fn record(
-    front: &Front,
-    table: &Table,
-    connection: &Connection,
-    parts: &Parts,
-    refused: &Refused,
-    found: Option<&Found<'_, '_>>,
-    body_bytes: usize,
-) {
-    match found {
-        Some(found) if refused.is_shed() => return found.source.metrics.shed(refused.reason()),
-        Some(found) => found.source.metrics.rejected(refused.reason()),
-        None => front.handle.metrics().rejected_without_source(refused.reason()),
-    }
-    let rejection = Rejection {
-        at: front.clock.now().wall,
-        source: found.map_or_else(|| Arc::from(""), |found| Arc::clone(&found.source.name)),
-        peer: connection.peer,
-        reason: refused.reason(),
-        message: refused.message(),
-        method: head::shown(parts.method.as_str().as_bytes()),
-        path: head::shown(parts.uri.path().as_bytes()),
-        headers: head::masked(&parts.headers, &table.carriers),
-        body_bytes,
-    };
-    front.handle.rejections().push(rejection, table.settings.rejections);
 }

@@ -4,10 +4,14 @@ mod accept;
 mod body;
 mod connection;
 mod group;
+mod handshake;
 mod head;
+mod pace;
+mod record;
 mod reply;
 pub mod route;
 mod serve;
+mod served;
 mod tls;
 
 use std::net::SocketAddr;
@@ -82,18 +86,16 @@ pub struct Source {
     pub path: route::Pattern,
     /// The methods it takes.
     pub methods: Vec<Method>,
-    /// Who may send to it.
-    pub verifier: Arc<Verifier>,
-    /// Whose an event is; `None`: no rule, everything to the fallback lane.
-    pub key: Option<KeyRule>,
+    /// Who may send to it, at least one; the first for whom a request is genuine has it.
+    pub senders: Vec<Sender>,
+    /// The networks that requests may come from; empty: any.
+    pub allow_ips: Vec<ipnet::IpNet>,
+    /// Handshakes that are answered here are delivered as well.
+    pub forward_handshakes: bool,
     /// Which part of the group's lane.
     pub within: Option<key::Rule>,
     /// What must stay in order.
     pub order: Option<Order>,
-    /// The sender's own id for an event.
-    pub event_id: Option<key::Rule>,
-    /// The sender's name for what happened.
-    pub event_type: Option<key::Rule>,
     /// Replaces the matched path towards the upstream.
     pub forward_path: Option<Box<str>>,
     /// How long a commit may take before the sender gets 503.
@@ -102,6 +104,19 @@ pub struct Source {
     pub ack: Ack,
     /// The answers to refused ones.
     pub answers: Answers,
+}
+
+/// One who may send to a source, and what is known about its requests.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    /// Knows its requests.
+    pub verifier: Arc<Verifier>,
+    /// Whose an event is; `None`: no rule, everything to the fallback lane.
+    pub key: Option<KeyRule>,
+    /// The sender's own id for an event.
+    pub event_id: Option<key::Rule>,
+    /// The sender's name for what happened.
+    pub event_type: Option<key::Rule>,
 }
 
 /// A source's key rule and what is known about it.

@@ -21,7 +21,7 @@ use super::mac::{self, Hash};
 use super::preset::{self, Preset};
 use super::reject::{Rejection, shown, shown_url};
 use super::scheme::{Alg, Basic, Before, Carrier, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
-use super::spec::{Choice, Spec, SpecError, base_url};
+use super::spec::{Agreed, Choice, Spec, SpecError, base_url};
 use super::template::Parts;
 use super::time;
 use crate::event::Wall;
@@ -80,6 +80,7 @@ pub struct Verifier {
     window: Window,
     public_url: Option<Box<str>>,
     enforce: bool,
+    pub(super) agreed: Agreed,
     /// The label of what is not tied to a secret.
     plain: Arc<str>,
 }
@@ -107,11 +108,13 @@ impl Verifier {
         if spec.tolerance.is_some() && scheme.time().is_none() {
             return Err(SpecError::ToleranceUnused { scheme: name });
         }
+        super::handshake::check(preset.map(|preset| preset.name), &spec.agreed)?;
         Ok(Self {
             secrets: arm(&name, &scheme, spec.secrets)?,
             window: window(&scheme, spec.tolerance),
             public_url: spec.public_url.as_deref().map(base_url).transpose()?,
             enforce: spec.enforce,
+            agreed: spec.agreed,
             plain: name.as_str().into(),
             name: name.into(),
             preset,
@@ -173,6 +176,12 @@ impl Verifier {
     #[must_use]
     pub fn secret_count(&self) -> usize {
         self.secrets.len()
+    }
+
+    /// Whether all secrets are in use side by side, as Box's two keys are, so that none of them is an old one.
+    #[must_use]
+    pub fn secrets_are_peers(&self) -> bool {
+        matches!(&self.scheme, Scheme::Signed(signed) if matches!(signed.carrier, Carrier::Own(_)))
     }
 
     fn token(&self, token: &Token, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {

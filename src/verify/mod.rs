@@ -76,4 +76,4 @@ pub use preset::{Preset, preset, presets};
 pub use reject::{Rejection, Skew};
 pub use scheme::Scheme;
 pub use sign::{Outgoing, SignError};
-pub use spec::{Choice, SecretSpec, Spec, SpecError};
+pub use spec::{Agreed, Choice, Handshakes, SecretSpec, Spec, SpecError};
