@@ -78,6 +78,7 @@ pub struct Metrics {
     shed: Family<ReasonLabel, Counter>,
     unverified: Family<ReasonLabel, Counter>,
     handshakes: Family<HandshakeLabel, Counter>,
+    fetches: Family<OutcomeLabel, Counter>,
     fallback: Family<ReasonLabel, Counter>,
     secrets: Family<SecretLabel, Counter>,
     skew: Family<SourceLabel, Gauge<f64, AtomicU64>>,
@@ -133,6 +134,8 @@ impl Metrics {
         );
         let handshakes = Family::default();
         registry.register("handshakes", "Handshakes of providers, by what they were answered", handshakes.clone());
+        let fetches = Family::default();
+        registry.register("key_fetches", "Keys of providers that were asked for, by outcome", fetches.clone());
         let fallback = Family::default();
         registry.register("fallback_events", "Events without a fairness key", fallback.clone());
         let secrets = Family::default();
@@ -219,6 +222,7 @@ impl Metrics {
             shed,
             unverified,
             handshakes,
+            fetches,
             fallback,
             secrets,
             skew,
@@ -301,6 +305,11 @@ impl Metrics {
         self.attempt_seconds.observe(took.as_secs_f64());
     }
 
+    /// A provider's key was asked for: `fetched`, `not_there`, `failed`, or there were too many (`limited`).
+    pub fn fetched(&self, outcome: &'static str) {
+        self.fetches.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
     /// The text exposition format of Prometheus (version 0.0.4 with OpenMetrics names).
     ///
     /// # Errors
@@ -371,7 +380,7 @@ impl SourceMetrics {
         self.all.unverified.get_or_create(&self.reason(reason)).inc();
     }
 
-    /// A handshake was `answered`, `refused`, or there were too many (`limited`).
+    /// A handshake was `answered`, `refused`, could not be completed (`failed`), or there were too many (`limited`).
     pub fn handshake(&self, outcome: &'static str) {
         self.all.handshakes.get_or_create(&HandshakeLabel { source: self.name.clone(), outcome }).inc();
     }
@@ -404,6 +413,7 @@ mod tests {
         source.secret_matched(1);
         source.skew(-3);
         metrics.rejected_without_source("unknown_path");
+        metrics.fetched("not_there");
         metrics.commit_seconds.observe(0.001);
         metrics.attempted("delivered", Duration::from_millis(3));
         let text = metrics.encode().unwrap();
@@ -419,6 +429,7 @@ mod tests {
             r#"fairlane_secret_matches_total{source="/hooks",index="1"} 1"#,
             r#"fairlane_clock_skew_seconds{source="/hooks"} -3.0"#,
             r#"fairlane_build_info{version="0.1.0",durability="fsync"} 1"#,
+            r#"fairlane_key_fetches_total{outcome="not_there"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,
             "fairlane_attempt_seconds_count 1",

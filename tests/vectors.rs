@@ -194,6 +194,10 @@ fn twins(scheme: &Scheme, line: &Line) -> Vec<(&'static str, Line)> {
     if !carriers.is_empty() {
         out.push(("signature changed", twin));
     }
+    if line.secrets.is_empty() {
+        // SNS: what counts is the topic.
+        return [out, out_of_time(scheme, line)].concat();
+    }
     let mut twin = line.clone();
     twin.secrets.iter_mut().for_each(|secret| *secret = swapped(secret, secret.len() / 2));
     out.push(("other secret", twin));
@@ -226,7 +230,7 @@ fn out_of_time(scheme: &Scheme, line: &Line) -> Vec<(&'static str, Line)> {
     };
     vec![
         ("too late", Line { now: Some(now + far(window.old)), ..line.clone() }),
-        ("too early", Line { now: Some(now - far(future)), ..line.clone() }),
+        ("too early", Line { now: Some(now - far(window.old) - far(future)), ..line.clone() }),
     ]
 }
 

@@ -218,3 +218,124 @@ fn only_from_its_networks() {
     assert_eq!(told["reason"], "address", "{told}");
     assert_eq!(told["message"], "203.0.113.1 is in none of the networks of verify.allow_ips");
 }
+
+/// A listener in this process whose clock stands where our own vectors were made, and whose keys come from `fetch`.
+struct Inside {
+    address: std::net::SocketAddr,
+    driver: fairlane::driver::Handle,
+    runtime: tokio::runtime::Runtime,
+}
+
+fn inside(verify: &str, fetch: fairlane::listen::Fetch) -> Inside {
+    use std::sync::Arc;
+
+    use fairlane::clock::{Clock, TestClock};
+    use fairlane::driver::{self, FilePolicies, Parts};
+    use fairlane::listen::{Bound, Front, start};
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (address, driver) = runtime.block_on(async {
+        let clock: Arc<dyn Clock> = Arc::new(TestClock::at(fairlane::event::Wall::from_unix_s(1_767_225_600)));
+        let (loop_, handle) = driver::new(Parts {
+            store: Arc::new(fairlane::store::memory::Memory::new(Arc::clone(&clock))),
+            clock: Arc::clone(&clock),
+            metrics: Arc::new(fairlane::metrics::Metrics::new("none")),
+            deliver: Arc::new(|_| Box::pin(std::future::pending())),
+            settings: fairlane::engine::Settings::default(),
+            policies: FilePolicies::default(),
+            notebook: fairlane::store::notebook::Notebook::default(),
+            seed: 1,
+        })
+        .unwrap();
+        drop(tokio::runtime::Handle::current().spawn(loop_.run()));
+        let yaml = source("http://127.0.0.1:9", verify);
+        let config = fairlane::config::load(&yaml, "gateway.yaml", &|_| None, &|_| unreachable!()).unwrap();
+        let front = Front::new(config.listen, config.sources, handle.clone(), clock, fetch, [1; 32]);
+        let bound = Bound::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = bound.address().unwrap();
+        // It serves as long as the runtime lives.
+        std::mem::forget(start(Arc::new(front), bound, false, None).unwrap());
+        (address, handle)
+    });
+    Inside { address, driver, runtime }
+}
+
+impl Inside {
+    fn send(&self, body: &[u8]) -> support::Response {
+        support::Client::to(self.address).send(&post("/h", body))
+    }
+
+    fn events(&self) -> usize {
+        let query = fairlane::driver::Query { limit: 100, ..Default::default() };
+        self.runtime.block_on(self.driver.events(query)).unwrap().records.len()
+    }
+}
+
+/// A message of SNS from our own vectors: its body, and the address and PEM of its certificate.
+fn sns(case: &str) -> (Vec<u8>, String, String) {
+    use base64::Engine as _;
+    let lines = std::fs::read_to_string("tests/vectors/own.jsonl").unwrap();
+    let id = format!("\"own-aws-sns/{case}\"");
+    let line: serde_json::Value = serde_json::from_str(lines.lines().find(|line| line.contains(&id)).unwrap()).unwrap();
+    let body = base64::engine::general_purpose::STANDARD.decode(line["body_b64"].as_str().unwrap()).unwrap();
+    let text = |name: &str| line["keys"][0][name].as_str().unwrap().to_owned();
+    (body, text("url"), text("pem"))
+}
+
+const TOPIC: &str = "arn:aws:sns:eu-central-1:123456789012:orders";
+
+#[test]
+fn sns_is_verified_by_the_key_it_names_and_its_topic_decides() {
+    use std::sync::{Arc, Mutex};
+
+    use fairlane::listen::NoKey;
+
+    let (body, url, pem) = sns("version-2");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let answer = Arc::new(Mutex::new(Err(NoKey::Failed("the network is away".to_owned()))));
+    let (seen, given) = (Arc::clone(&asked), Arc::clone(&answer));
+    let fetch: fairlane::listen::Fetch = Arc::new(move |url| {
+        seen.lock().unwrap().push(url.to_owned());
+        Box::pin(std::future::ready(given.lock().unwrap().clone()))
+    });
+    let gateway = inside(&format!("{{ provider: aws-sns, topics: [\"{TOPIC}\"], handshake: open }}"), fetch);
+
+    // No key says nothing about the message: the sender is to come again.
+    let refused = gateway.send(&body);
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.header("retry-after").is_some());
+    *answer.lock().unwrap() = Err(NoKey::NotThere("404".to_owned()));
+    assert_eq!(gateway.send(&body).status, 401);
+    *answer.lock().unwrap() = Ok(pem.into());
+    assert_eq!(gateway.send(&body).status, 200);
+    assert_eq!(gateway.events(), 1);
+    assert_eq!(*asked.lock().unwrap(), [url.as_str(); 3]);
+
+    // Nothing is fetched for what is refused all the same.
+    asked.lock().unwrap().clear();
+    let text = String::from_utf8(body).unwrap();
+    for (from, to) in [
+        (TOPIC, "arn:aws:sns:eu-central-1:123456789012:others"),
+        ("sns.eu-central-1.amazonaws.com", "169.254.169.254"),
+        ("2026-01-01T", "2025-12-31T"),
+        ("\"SignatureVersion\": \"2\"", "\"SignatureVersion\": \"9\""),
+    ] {
+        assert!(text.contains(from), "{from}");
+        assert_eq!(gateway.send(text.replace(from, to).as_bytes()).status, 401, "{to}");
+    }
+    assert_eq!(*asked.lock().unwrap(), [""; 0]);
+
+    // A subscription to one of our topics is confirmed, once its signature was right, and no other.
+    let (confirmation, ..) = sns("confirmation");
+    assert_eq!(gateway.send(&confirmation).status, 200);
+    let confirmed = asked.lock().unwrap().pop().unwrap();
+    assert!(
+        confirmed.starts_with("https://sns.eu-central-1.amazonaws.com/?Action=ConfirmSubscription&"),
+        "{confirmed}"
+    );
+    asked.lock().unwrap().clear();
+    let forged = String::from_utf8(confirmation).unwrap().replace("Token=abc", "Token=abd");
+    assert_eq!(gateway.send(forged.as_bytes()).status, 401);
+    assert_eq!(*asked.lock().unwrap(), [url.as_str(); 2], "only the key");
+    assert_eq!(gateway.events(), 1, "a confirmation is no event");
+}

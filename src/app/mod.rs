@@ -24,10 +24,10 @@ use tokio::task::JoinSet;
 use crate::admin::{self, Access, Admin};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem};
-use crate::deliver::{Client, Deliver};
+use crate::deliver::{Client, Deliver, Fetcher, Unfetched};
 use crate::driver::{self, Handle};
 use crate::event::Wall;
-use crate::listen::{Bound, Certificates, Front, Serving};
+use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::embedded::Embedded;
@@ -194,6 +194,7 @@ impl Running {
             config.sources.clone(),
             handle.clone(),
             Arc::clone(&clock),
+            fetch(Fetcher::new(Arc::clone(&clock), Arc::clone(handle.metrics()))),
             rand::random(),
         ));
         let access = access(&config, &token);
@@ -271,6 +272,18 @@ async fn drain(
 fn deliverer(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> anyhow::Result<Deliver> {
     let client = Client::new(config.deliver(), Arc::clone(clock), Arc::clone(metrics));
     Ok(client.context("the upstream cannot be delivered to")?.deliver())
+}
+
+/// The way to providers' keys.
+fn fetch(fetcher: Fetcher) -> Fetch {
+    let in_words = |error: Unfetched| match error {
+        Unfetched::NotThere { .. } => NoKey::NotThere(error.to_string()),
+        Unfetched::Failed(problem) => NoKey::Failed(problem),
+    };
+    Arc::new(move |url| {
+        let fetching = fetcher.fetch(url);
+        Box::pin(async move { fetching.await.map_err(in_words) })
+    })
 }
 
 /// The signals that end us.

@@ -1,5 +1,7 @@
 //! `fairlane providers`: who is known by name, and a source block to begin with.
 
+use crate::verify::fetched::Of;
+use crate::verify::scheme::Scheme;
 use crate::verify::{Preset, preset, presets};
 
 use super::{USAGE, complain, print};
@@ -24,7 +26,12 @@ fn list() -> String {
 
 fn block(preset: &Preset) -> String {
     let Preset { name, title, natural_key, key_signed, answer_limit, repeats, .. } = preset;
-    let variable = format!("{}_SECRET", name.to_uppercase().replace('-', "_"));
+    let variable = |what: &str| format!("${{{}_{what}}}", name.to_uppercase().replace('-', "_"));
+    let proof = match &preset.scheme {
+        Scheme::Fetched(fetched) if fetched.of == Of::Sns => format!("topics: [\"{}\"]", variable("TOPIC")),
+        Scheme::Fetched(_) => format!("webhook_id: \"{}\"", variable("WEBHOOK_ID")),
+        _ => format!("secret: \"{}\"", variable("SECRET")),
+    };
     let key = match natural_key {
         [] => "    key: body.tenant            # this provider names no tenant of its own: say where yours stands\n"
             .to_owned(),
@@ -39,7 +46,7 @@ fn block(preset: &Preset) -> String {
         None => "",
     };
     format!(
-        "# {title}\n{limit}{repeats}sources:\n  - path: /webhooks/{name}\n    verify: {{ provider: {name}, secret: \"${{{variable}}}\" }}\n{key}"
+        "# {title}\n{limit}{repeats}sources:\n  - path: /webhooks/{name}\n    verify: {{ provider: {name}, {proof} }}\n{key}"
     )
 }
 

@@ -549,6 +549,12 @@ macro_rules! sender_fields {
                 "Several, tried in order, in place of secret: the new one and the one it replaces.",
             ),
             field(
+                "webhook_id",
+                NULL,
+                Kind::Text(&text::SHORT),
+                "PayPal's id of the webhook, which is what a secret is elsewhere.",
+            ),
+            field(
                 "tolerance",
                 NULL,
                 time(1, 30 * DAY),
@@ -570,13 +576,13 @@ macro_rules! sender_fields {
                 "topics",
                 is("[]"),
                 Kind::List(&Kind::Text(&text::SHORT), 0),
-                "The topics that may send: addresses of WebSub.",
+                "The topics that may send: ARNs of SNS, which needs them, addresses of WebSub.",
             ),
             field(
                 "handshake",
                 is("answer"),
                 Kind::Choice(&["answer", "open", "off"]),
-                "Handshakes that give nothing away are answered; open: those too in which a provider hands its secret over; off: none.",
+                "Handshakes that give nothing away are answered; open: those too in which a provider hands its secret over or has a subscription confirmed; off: none.",
             ),
             field("hmac", NULL, Kind::Map(&HMAC), "A keyed hash over a text made of the request."),
             field("token", NULL, Kind::Map(&TOKEN), "A header that equals the secret."),

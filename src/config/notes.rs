@@ -8,6 +8,7 @@ use super::scalar;
 use super::settings::{Groups, Upstream};
 use super::value::Slot;
 use crate::listen;
+use crate::verify::scheme::Scheme;
 use crate::verify::{Choice, SecretSpec, Verifier};
 
 /// Shortest secret that does not get a note, in bytes: 128 bits of anything.
@@ -37,7 +38,8 @@ impl fmt::Display for Note {
 impl Builder<'_, '_> {
     /// Secrets that are easy to guess.
     pub(super) fn about_secrets(&mut self, path: &str, choice: &Choice, secrets: &[SecretSpec]) {
-        if matches!(choice, Choice::Preset(name) if name == providers::NONE) {
+        // PayPal's is no secret.
+        if matches!(choice, Choice::Preset(name) if [providers::NONE, "paypal"].contains(&name.as_str())) {
             return;
         }
         for (i, secret) in secrets.iter().enumerate() {
@@ -53,7 +55,7 @@ impl Builder<'_, '_> {
 
     /// What the way of verifying leaves open.
     pub(super) fn about_verifier(&mut self, path: &str, slot: &Slot, verifier: &Verifier) {
-        if verifier.secret_count() == 0 {
+        if matches!(verifier.scheme(), Scheme::None) {
             self.note(path, "anybody who knows the address may send");
         }
         if verifier.wants_token() {

@@ -158,7 +158,10 @@ impl Builder<'_, '_> {
     fn about_key(&mut self, field: &str, rule: &str, signed: bool, verifier: &Verifier) {
         // Without any signature the note about the verifier says it.
         if !signed
-            && matches!(verifier.scheme(), Scheme::Signed(_) | Scheme::Form(_) | Scheme::Inside(_) | Scheme::Jwt(_))
+            && matches!(
+                verifier.scheme(),
+                Scheme::Signed(_) | Scheme::Form(_) | Scheme::Inside(_) | Scheme::Jwt(_) | Scheme::Fetched(_)
+            )
         {
             let text = format!(
                 "{rule} is not covered by the signature: whoever holds one genuine request can send it for another group"

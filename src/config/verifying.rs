@@ -6,8 +6,9 @@ use super::fields;
 use super::scalar;
 use super::text;
 use super::value::Slot;
-use crate::event::Wall;
+use crate::event::{Secret, Wall};
 use crate::verify::generic::{Future, HmacSpec, PlaceSpec, TimestampSpec};
+use crate::verify::scheme::Scheme;
 use crate::verify::{Agreed, Choice, GenericSpec, Handshakes, SecretSpec, Spec, SpecError, Verifier};
 
 /// How a source may say who sends.
@@ -35,7 +36,7 @@ impl Builder<'_, '_> {
         let verifiers = several.iter().enumerate().filter_map(|(i, slot)| {
             let path = format!("{path}.any_of[{i}]");
             let verifier = self.verifier(&path, slot, enforce)?;
-            if verifier.secret_count() == 0 && verifier.preset().is_none() {
+            if matches!(verifier.scheme(), Scheme::None) {
                 let problem = self.checker.problem_at(&path, slot.place, "anybody may send");
                 problem.hint = Some("then nothing is refused, and what stands beside it has no effect".to_owned());
                 return None;
@@ -80,7 +81,10 @@ impl Builder<'_, '_> {
     /// One who may send; `None` where there is a problem.
     fn verifier(&mut self, path: &str, slot: &Slot, enforce: bool) -> Option<Verifier> {
         let choice = self.choice(path, slot)?;
-        let secrets = self.secrets(path, slot)?;
+        let secrets = match slot.at("webhook_id").maybe::<String>() {
+            Some(id) => vec![self.webhook_id(path, slot, &choice, id)?],
+            None => self.secrets(path, slot)?,
+        };
         self.about_secrets(path, &choice, &secrets);
         let handshakes: String = slot.at("handshake").get();
         let handshakes = Handshakes::NAMED.into_iter().find(|(name, _)| *name == handshakes);
@@ -196,6 +200,23 @@ impl Builder<'_, '_> {
         .collect()
     }
 
+    /// What PayPal signs in place of a secret.
+    fn webhook_id(&mut self, path: &str, slot: &Slot, choice: &Choice, id: String) -> Option<SecretSpec> {
+        let found = match choice {
+            Choice::Preset(name) if name == "paypal" => {
+                let beside = !slot.at("secret").is_null() || !slot.at("secrets").items().is_empty();
+                if !beside {
+                    return Some(SecretSpec::new(Secret::new(id)));
+                }
+                "stands beside a secret, which is the same for PayPal"
+            }
+            Choice::Preset(_) | Choice::Scheme(_) => "is PayPal's alone",
+        };
+        let problem = self.checker.problem_at(&format!("{path}.webhook_id"), slot.at("webhook_id").place, found);
+        problem.hint = Some("leave it out".to_owned());
+        None
+    }
+
     /// A problem that only the verifier sees, at the field that it is about.
     fn spec_error(&mut self, path: &str, slot: &Slot, error: &SpecError) {
         let field = error.field();
@@ -213,7 +234,13 @@ impl Builder<'_, '_> {
         let prefix = format!("{field}: ");
         let problem = self.checker.problem_at(&path, place, text.strip_prefix(&prefix).unwrap_or(&text));
         if matches!(error, SpecError::NoSecret { .. }) {
-            problem.hint = Some("write secret: \"${NAME}\", or secret: file:/path".to_owned());
+            let paypal = slot.at("provider").maybe::<String>().is_some_and(|name| name == "paypal");
+            let hint = if paypal {
+                "write webhook_id: …, as PayPal shows it"
+            } else {
+                "write secret: \"${NAME}\", or secret: file:/path"
+            };
+            problem.hint = Some(hint.to_owned());
         }
     }
 }

@@ -26,8 +26,8 @@ use super::head::{self, Malformed};
 use super::record::Came;
 use super::reply::{self, Refused, Reply};
 use super::route::{Pattern, Router};
-use super::served::{Judged, Served};
-use super::{Limits, Settings, Source};
+use super::served::{Judged, Served, aside};
+use super::{Fetch, Limits, Settings, Source};
 use crate::clock::Clock;
 use crate::driver::{Budget, Charge, Crowded, Handle, Shed};
 use crate::event::{Event, EventId, KeySource, Mono, Wall};
@@ -35,15 +35,12 @@ use crate::key;
 use crate::verify;
 use crate::verify::scheme::Scheme;
 
-/// Bodies above this size are verified and read for their key aside, so that their cost (some 10 ms a megabyte at worst) holds up
-/// nobody's small ones.
-const ASIDE_BYTES: usize = 256 * 1024;
-
 /// What all connections share.
 pub struct Front {
     pub(super) handle: Handle,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Arc<Counts>,
+    pub(super) fetch: Fetch,
     budget: Budget,
     random: Mutex<SmallRng>,
     table: RwLock<Arc<Table>>,
@@ -65,19 +62,20 @@ pub(super) struct Table {
 }
 
 impl Front {
-    /// A front for `sources`; `seed` makes its event ids.
+    /// A front for `sources`; `fetch` gets the keys that requests name, `seed` makes its event ids.
     #[must_use]
     pub fn new(
         settings: Settings,
         sources: Vec<Source>,
         handle: Handle,
         clock: Arc<dyn Clock>,
+        fetch: Fetch,
         seed: [u8; 32],
     ) -> Self {
         let budget = Budget::new(settings.limits.buffered);
         let table = RwLock::new(Arc::new(Table::new(settings, sources, Vec::new(), &handle)));
         let random = Mutex::new(SmallRng::from_seed(seed));
-        Self { handle, clock, counts: Arc::default(), budget, random, table }
+        Self { handle, clock, fetch, counts: Arc::default(), budget, random, table }
     }
 
     /// Serves other sources and limits from the next request on. The paths of sources that are no longer there answer 503 for an
@@ -224,7 +222,7 @@ async fn ingest(
     let asks = handshake::may_ask(&found, &seen, parts);
     let mut answer = None;
     if asks && body.is_end_stream() {
-        answer = handshake::answer(&found, &seen, parts, b"", front.clock.now())?;
+        answer = handshake::answer(front, &found, &seen, parts, b"").await?;
     }
     if let Some(answer) = answer.take_if(|_| !source.forward_handshakes) {
         return Ok(reply::handshake(answer));
@@ -236,7 +234,7 @@ async fn ingest(
     *seen_bytes = body.len();
     let now = front.clock.now();
     if asks && answer.is_none() {
-        answer = handshake::answer(&found, &seen, parts, &body, now)?;
+        answer = handshake::answer(front, &found, &seen, parts, &body).await?;
     }
     match &answer {
         Some(_) if !source.forward_handshakes => return Ok(reply::handshake(answer.take().expect("it is there"))),
@@ -245,14 +243,14 @@ async fn ingest(
     }
 
     // verify, group
-    let judged = aside(body.len(), || source.judge(&as_request(&seen, parts, &body), now));
+    let judged = source.judge(&front.fetch, &as_request(&seen, parts, &body), now).await;
     let standing = match judged {
         Ok(judged) => {
             connection.verified();
             Standing::Genuine(judged)
         }
         Err(_) if answer.is_some() => Standing::Unverified("a handshake, answered already".to_owned()),
-        Err(refused) if !source.enforces() => {
+        Err(refused) if !source.enforces() && !refused.is_shed() => {
             let why = refused.message();
             source.metrics.unverified(refused.reason());
             let came = Came { front, table, connection, parts, found: Some(&found), body_bytes: body.len() };
@@ -281,11 +279,6 @@ async fn ingest(
 
 fn takes(source: &Source, parts: &Parts) -> Result<(), Refused> {
     if source.methods.contains(&parts.method) { Ok(()) } else { Err(Refused::Method(source.methods.clone())) }
-}
-
-/// Runs `work` over a body of so many bytes, aside where it is large.
-fn aside<T>(body_bytes: usize, work: impl FnOnce() -> T) -> T {
-    if body_bytes > ASIDE_BYTES { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// Reads the body within its limits. Whether there is room at all is asked before any of it is read.

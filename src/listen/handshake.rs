@@ -5,9 +5,11 @@
 
 use http::request::Parts;
 
-use super::accept::{Found, as_request};
+use super::accept::{Found, Front, as_request};
 use super::head::Seen;
 use super::reply::Refused;
+use super::served::judge_one;
+use super::{NoKey, Sender};
 use crate::event::Now;
 use crate::verify::{self, When};
 
@@ -23,25 +25,36 @@ pub(super) fn may_ask(found: &Found<'_, '_>, seen: &Seen, parts: &Parts) -> bool
 /// The answer to a handshake; `None` where the request is none, and goes the ordinary way.
 ///
 /// # Errors
-/// More are asked than may be, or the answer is no.
-pub(super) fn answer(
+/// More are asked than may be, the answer is no, or what has to be fetched for it could not be.
+pub(super) async fn answer(
+    front: &Front,
     found: &Found<'_, '_>,
     seen: &Seen,
     parts: &Parts,
     body: &[u8],
-    now: Now,
 ) -> Result<Option<verify::Reply>, Refused> {
     if body.len() > BODY_BYTES_MAX {
         return Ok(None);
     }
-    let request = as_request(seen, parts, body);
-    let when = When::At(now.wall);
-    let Some((sender, answer)) =
-        found.source.senders.iter().find_map(|sender| Some((sender, sender.verifier.handshake(&request, when)?)))
-    else {
-        return Ok(None);
-    };
-    let metrics = &found.source.metrics;
+    let (request, now) = (as_request(seen, parts, body), front.clock.now());
+    for sender in found.source.senders.iter().filter(|sender| sender.verifier.asks(&request)) {
+        let judged = judge_one(&sender.verifier, &front.fetch, &request, now).await?;
+        if let Some(answer) = sender.verifier.answer(&request, judged.ok().as_ref(), When::At(now.wall)) {
+            return give(front, found, sender, answer, now).await.map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Counts, logs, and does what an answer promises.
+async fn give(
+    front: &Front,
+    found: &Found<'_, '_>,
+    sender: &Sender,
+    answer: verify::Reply,
+    now: Now,
+) -> Result<verify::Reply, Refused> {
+    let (source, metrics) = (&found.source.name, &found.source.metrics);
     if !found.source.handshakes.take(now.mono) {
         metrics.handshake("limited");
         return Err(Refused::Questions);
@@ -49,10 +62,16 @@ pub(super) fn answer(
     let provider = sender.verifier.name();
     if answer.status >= 400 {
         metrics.handshake("refused");
-        tracing::warn!(source = %found.source.name, provider, status = answer.status, "a handshake was refused");
-        return Err(Refused::Handshake(answer));
+        tracing::warn!(%source, provider, status = answer.status, "a handshake was refused");
+        return Err(Refused::Handshake(Box::new(answer)));
+    }
+    if let Some(url) = &answer.visit
+        && let Err(NoKey::NotThere(problem) | NoKey::Failed(problem)) = (front.fetch)(url).await
+    {
+        metrics.handshake("failed");
+        return Err(Refused::NoKey(problem));
     }
     metrics.handshake("answered");
-    tracing::info!(source = %found.source.name, provider, "a handshake was answered");
-    Ok(Some(answer))
+    tracing::info!(%source, provider, "a handshake was answered");
+    Ok(answer)
 }

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::key;
@@ -106,6 +108,18 @@ pub struct Source {
     pub answers: Answers,
 }
 
+/// Fetches a key of a provider's, or asks for an address that confirms a subscription.
+pub type Fetch = Arc<dyn Fn(&str) -> BoxFuture<'static, Result<Bytes, NoKey>> + Send + Sync>;
+
+/// Why something was not fetched, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoKey {
+    /// Its provider says that there is none.
+    NotThere(String),
+    /// It could not be found out.
+    Failed(String),
+}
+
 /// One who may send to a source, and what is known about its requests.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -148,7 +162,7 @@ pub struct Ack {
     /// Its status.
     pub status: StatusCode,
     /// Its body.
-    pub body: bytes::Bytes,
+    pub body: Bytes,
     /// Its headers.
     pub headers: HeaderMap,
 }

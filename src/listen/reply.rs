@@ -31,8 +31,10 @@ pub(super) enum Refused {
     Removed,
     /// The source does not take requests from this address.
     Address(IpAddr),
+    /// The provider's key that it names could not be fetched; why, in words.
+    NoKey(String),
     /// A handshake that is answered with a no.
-    Handshake(verify::Reply),
+    Handshake(Box<verify::Reply>),
     /// More handshakes than any provider asks.
     Questions,
     /// The source does not take this method, but those.
@@ -65,6 +67,7 @@ impl Refused {
             Self::UnknownPath => "unknown_path",
             Self::Removed => "removed_source",
             Self::Address(_) => "address",
+            Self::NoKey(_) => "no_key",
             Self::Handshake(_) => "handshake",
             Self::Questions => "handshakes",
             Self::Method(_) => "method",
@@ -79,7 +82,7 @@ impl Refused {
 
     /// Whether this is our own trouble, so that the sender should repeat.
     pub(super) fn is_shed(&self) -> bool {
-        matches!(self, Self::Removed | Self::Crowded | Self::Shed(_))
+        matches!(self, Self::Removed | Self::Crowded | Self::NoKey(_) | Self::Shed(_))
     }
 
     /// What was expected and what was found, for a person who mends the sender.
@@ -96,6 +99,7 @@ impl Refused {
                 "a handshake was answered with {}: its word is not verify_token, or its topic none of verify.topics",
                 answer.status
             ),
+            Self::NoKey(problem) => format!("what the provider has for this could not be fetched: {problem}"),
             Self::Questions => "more handshakes than a provider asks".to_owned(),
             Self::Method(allowed) => format!("this source takes {}", listed(allowed)),
             Self::TooLarge(limit) => format!("the body is larger than the limit of {limit} bytes (listen.limits.body)"),
@@ -142,7 +146,7 @@ pub(super) fn handshake(answer: verify::Reply) -> Reply {
 /// returns of many senders.
 pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64) -> Reply {
     if let Refused::Handshake(answer) = refused {
-        return handshake(answer.clone());
+        return handshake((**answer).clone());
     }
     let unavailable = answers.map_or(StatusCode::SERVICE_UNAVAILABLE, |a| a.unavailable);
     let (status, closes) = match refused {
@@ -157,7 +161,7 @@ pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64)
         }
         Refused::Questions | Refused::Handshake(_) => (StatusCode::TOO_MANY_REQUESTS, false),
         Refused::Crowded => (unavailable, true),
-        Refused::Removed => (unavailable, false),
+        Refused::Removed | Refused::NoKey(_) => (unavailable, false),
         Refused::Shed(Shed::GroupTooLarge) => (answers.map_or(StatusCode::TOO_MANY_REQUESTS, |a| a.shed), false),
         Refused::Shed(_) => (unavailable, false),
     };
@@ -188,6 +192,10 @@ fn text(refused: &Refused) -> String {
             rejection.reason()
         ),
         Refused::Shed(Shed::TooSlow) => "the event may or may not be stored; it is safe to send it again\n".to_owned(),
+        Refused::NoKey(_) => {
+            "the key of the sender's provider could not be fetched; nothing was stored, please send it again\n"
+                .to_owned()
+        }
         Refused::Address(_) => "not accepted (address); nothing was stored\n".to_owned(),
         other if other.is_shed() => format!("{}; nothing was stored, please send it again\n", other.message()),
         other => format!("{}; nothing was stored\n", other.message()),

@@ -8,10 +8,10 @@ use super::group::Rules;
 use super::head;
 use super::pace::Pace;
 use super::reply::Refused;
-use super::{Sender, Source};
+use super::{Fetch, NoKey, Sender, Source};
 use crate::event::Now;
 use crate::metrics::SourceMetrics;
-use crate::verify::{Rejection, Request, Verified, When};
+use crate::verify::{Material, Rejection, Request, Verified, Verifier, When};
 
 /// How often it is said that senders still sign with an old secret: a rotation takes hours, and one line an hour is read.
 const OLD_SECRET_EVERY: Duration = Duration::from_hours(1);
@@ -59,11 +59,11 @@ impl Served {
     ///
     /// # Errors
     /// Why it is from none: of several the refusal that says most.
-    pub(super) fn judge(&self, request: &Request<'_>, now: Now) -> Result<Judged<'_>, Refused> {
+    pub(super) async fn judge(&self, fetch: &Fetch, request: &Request<'_>, now: Now) -> Result<Judged<'_>, Refused> {
         let mut refusals = Vec::new();
         let mut secrets_before = 0;
         for (sender, rules) in self.senders.iter().zip(&self.rules) {
-            match sender.verifier.judge_when(request, When::At(now.wall)) {
+            match judge_one(&sender.verifier, fetch, request, now).await? {
                 Ok(verified) => {
                     self.count(sender, &verified, secrets_before, now);
                     return Ok(Judged { rules, verified });
@@ -105,6 +105,40 @@ impl Served {
             );
         }
     }
+}
+
+/// Judges a request, fetching the key that it names where that is one of the provider's own.
+///
+/// # Errors
+/// The key could not be fetched, which says nothing about the request.
+pub(super) async fn judge_one(
+    verifier: &Verifier,
+    fetch: &Fetch,
+    request: &Request<'_>,
+    now: Now,
+) -> Result<Result<Verified, Rejection>, Refused> {
+    let when = When::At(now.wall);
+    let url = match aside(request.body.len(), || verifier.judge_when(request, when)) {
+        Err(Rejection::KeyNeeded { url }) => url,
+        judged => return Ok(judged),
+    };
+    match fetch(&url).await {
+        Ok(pem) => {
+            let material = Material { url: &url, pem: &pem };
+            Ok(aside(request.body.len(), || verifier.judge_with(request, when, Some(material))))
+        }
+        Err(NoKey::NotThere(problem)) => Ok(Err(Rejection::UntrustedKey { problem })),
+        Err(NoKey::Failed(problem)) => Err(Refused::NoKey(problem)),
+    }
+}
+
+/// Bodies above this size are verified and read for their key aside, so that their cost (some 10 ms a megabyte at worst) holds up
+/// nobody's small ones.
+const ASIDE_BYTES: usize = 256 * 1024;
+
+/// Runs `work` over a body of so many bytes, aside where it is large.
+pub(super) fn aside<T>(body_bytes: usize, work: impl FnOnce() -> T) -> T {
+    if body_bytes > ASIDE_BYTES { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// A sender whose headers are there is the one that was meant.

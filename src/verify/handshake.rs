@@ -16,6 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::value::RawValue;
 
 use super::encoding::Enc;
+use super::fetched;
 use super::form::query_field;
 use super::judge::{Request, Verified, Verifier, When};
 use super::mac::{self, Hash, Mac, Tag};
@@ -38,6 +39,9 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body, to be sent as it is.
     pub body: Vec<u8>,
+    /// An address of the provider's own that has to be asked for, with success, before this answer is given: so a
+    /// subscription is confirmed.
+    pub visit: Option<Box<str>>,
 }
 
 /// A request that may be a handshake, and what its answer may be made of.
@@ -96,6 +100,8 @@ enum Answer {
     EchoIfToken { echo: Place, token: Place },
     /// The text, plain, if another text is one of the topics, or none are written down; else 404.
     EchoIfTopic { echo: Place, topic: Place },
+    /// 200, after the address was asked for where SNS confirms a subscription to the topic.
+    Visit { address: Place, topic: Place },
     /// The header, as it came.
     HeaderBack(&'static str),
     /// The text as this member of a JSON object.
@@ -144,7 +150,7 @@ const fn handing_over(provider: &'static str, marks: &'static [Mark], answer: An
     Row { provider: Some(provider), method: Method::POST, marks, signed: false, open: true, answer }
 }
 
-static ROWS: [Row; 19] = [
+static ROWS: [Row; 20] = [
     // docs.slack.dev, "url_verification event"
     signed(
         "slack",
@@ -232,6 +238,15 @@ static ROWS: [Row; 19] = [
     signed("discord", &[Mark::Is(TYPE, "0")], Answer::Status(204)),
     // developer.atlassian.com, Trello webhooks: a HEAD at creation, and nothing that marks it
     row("trello", Method::HEAD, &[], Answer::Status(200)),
+    // docs.aws.amazon.com/sns, "Confirm the subscription"
+    Row {
+        provider: Some("aws-sns"),
+        method: Method::POST,
+        marks: &[Mark::Is(Place::Member(&["Type"]), "SubscriptionConfirmation")],
+        signed: true,
+        open: true,
+        answer: Answer::Visit { address: Place::Member(&["SubscribeURL"]), topic: Place::Member(&["TopicArn"]) },
+    },
     // Asana/developer-docs, webhooks, "The webhook handshake": 200 or 204 with the same header
     handing_over("asana", &[Mark::Has(Place::Header(HOOK_SECRET))], Answer::HeaderBack(HOOK_SECRET)),
     // developers.notion.com, webhooks, "Verify the subscription": any 2xx
@@ -263,11 +278,15 @@ pub(super) fn check(provider: Option<&'static str>, agreed: &Agreed) -> Result<(
     if agreed.token.is_some() && !rows().any(takes_token) {
         return unused("verify_token", format!("{name} has no handshake with an agreed word: remove it"));
     }
-    if !agreed.topics.is_empty() && !rows().any(|row| matches!(row.answer, Answer::EchoIfTopic { .. })) {
+    let of_topic = |row: &Row| matches!(row.answer, Answer::EchoIfTopic { .. } | Answer::Visit { .. });
+    if !agreed.topics.is_empty() && !rows().any(of_topic) {
         return unused("topics", format!("{name} sends no topics to choose from: remove them"));
     }
     if agreed.handshakes == Handshakes::Open && !rows().any(|row| row.open) {
-        return unused("handshake", format!("{name} hands no secret over, so open has no effect: write answer"));
+        return unused(
+            "handshake",
+            format!("{name} hands no secret over and has nothing confirmed, so open has no effect: write answer"),
+        );
     }
     Ok(())
 }
@@ -438,6 +457,12 @@ impl Answer {
                     false => Some(bare(404)),
                 }
             }
+            Self::Visit { address, topic } => {
+                let text = |place: &Place| String::from_utf8(place.read(asked.request)?.into_owned()).ok();
+                let address = text(address)?;
+                fetched::is_sns_confirmation(&address, &text(topic)?)
+                    .then(|| Reply { visit: Some(address.into()), ..bare(200) })
+            }
             Self::HeaderBack(name) => {
                 let value = HeaderValue::try_from(token(&Place::Header(name))?).ok()?;
                 let mut reply = bare(200);
@@ -479,7 +504,7 @@ impl Answer {
 }
 
 fn bare(status: u16) -> Reply {
-    Reply { status, content_type: None, headers: HeaderMap::new(), body: Vec::new() }
+    Reply { status, content_type: None, headers: HeaderMap::new(), body: Vec::new(), visit: None }
 }
 
 fn typed(content_type: &'static str, text: String) -> Reply {

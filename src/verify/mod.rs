@@ -45,7 +45,9 @@
 
 mod armed;
 mod canonical;
+mod certificate;
 mod encoding;
+pub mod fetched;
 pub mod form;
 mod found;
 pub mod generic;
@@ -69,6 +71,7 @@ mod time;
 mod tests;
 
 pub use encoding::{Enc, KeyForm};
+pub use fetched::Material;
 pub use generic::GenericSpec;
 pub use handshake::Reply;
 pub use judge::{Request, Verified, Verifier, When};

@@ -84,6 +84,7 @@ impl Verifier {
             Scheme::Posted(posted) => self.sign_posted(posted, outgoing),
             Scheme::Inside(inside) => self.sign_inside(inside, outgoing),
             Scheme::Jwt(jwt) => jwt.sign(secret()?, outgoing, headers),
+            Scheme::Fetched(_) => Err(SignError::PublicKeyOnly),
         }
     }
 
