@@ -219,6 +219,34 @@ fn only_from_its_networks() {
     assert_eq!(told["message"], "203.0.113.1 is in none of the networks of verify.allow_ips");
 }
 
+#[test]
+fn an_event_is_signed_again_where_that_is_asked_for_and_only_if_it_was_genuine() {
+    let upstream = upstream(|_| answer(200));
+    let yaml = |more: &str| {
+        let verify = format!("{{ provider: slack, secrets: [a-new-secret-of-slack, {SECRET}], enforce: false{more} }}");
+        source(&upstream.url(), &verify)
+    };
+    let body = br#"{"team_id":"T1"}"#;
+    let is_signed_with = |request: &Received, secret: &str| {
+        let time = request.header("x-slack-request-timestamp").unwrap();
+        let signature = hex(&hmac_sha256(secret, &[b"v0:", time.as_bytes(), b":", body]));
+        request.all("x-slack-signature") == [format!("v0={signature}")]
+    };
+    let plain = gateway(&yaml("")).start();
+    assert_eq!(plain.client().send(&slack(body, SECRET)).status, 200);
+    assert!(is_signed_with(&nth(&upstream, 1), SECRET), "as it came");
+    drop(plain);
+    let again = gateway(&yaml(", resign: true")).start();
+    assert_eq!(again.client().send(&slack(body, SECRET).header("X-Own", "stays")).status, 200);
+    let request = nth(&upstream, 2);
+    assert!(is_signed_with(&request, "a-new-secret-of-slack"));
+    assert_eq!((request.header("x-own"), request.header("fairlane-verified")), (Some("stays"), Some("slack secret=1")));
+    assert_eq!(request.body, body);
+    // Nobody vouches for what was only let through.
+    assert_eq!(again.client().send(&slack(body, "another")).status, 200);
+    assert!(is_signed_with(&nth(&upstream, 3), "another"));
+}
+
 /// A listener in this process whose clock stands where our own vectors were made, and whose keys come from `fetch`.
 struct Inside {
     address: std::net::SocketAddr,

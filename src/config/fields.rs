@@ -584,6 +584,12 @@ macro_rules! sender_fields {
                 Kind::Choice(&["answer", "open", "off"]),
                 "Handshakes that give nothing away are answered; open: those too in which a provider hands its secret over or has a subscription confirmed; off: none.",
             ),
+            field(
+                "resign",
+                is("false"),
+                Kind::Bool,
+                "True: each attempt carries a fresh signature of the same scheme, made with the first secret, in place of the one that came.",
+            ),
             field("hmac", NULL, Kind::Map(&HMAC), "A keyed hash over a text made of the request."),
             field("token", NULL, Kind::Map(&TOKEN), "A header that equals the secret."),
             field("bearer", NULL, Kind::Map(&BEARER), "Authorization: Bearer and the secret. Written bearer: {}."),

@@ -89,6 +89,7 @@ impl Builder<'_, '_> {
                 key: self.key(path, slot, own_key.clone(), &verifier, &pattern, common),
                 event_id: preset.and_then(|p| p.event_id).and_then(stated).or_else(|| signed_id(verify)),
                 event_type: preset.and_then(|p| p.event_type).and_then(stated),
+                resign: verify.at("resign").get(),
                 verifier: Arc::new(verifier),
             }
         });

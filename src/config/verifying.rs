@@ -103,6 +103,12 @@ impl Builder<'_, '_> {
         match Verifier::new(spec) {
             Ok(verifier) => {
                 self.about_verifier(path, slot, &verifier);
+                if let (true, Err(why)) = (slot.at("resign").get(), verifier.can_resign()) {
+                    let found = format!("{} cannot be signed again: {why}", verifier.name());
+                    let problem = self.checker.problem_at(&format!("{path}.resign"), slot.at("resign").place, &found);
+                    problem.hint =
+                        Some("verify Fairlane-Signature in the upstream instead (upstream.signing_secret)".to_owned());
+                }
                 Some(verifier)
             }
             Err(error) => {

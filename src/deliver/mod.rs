@@ -52,7 +52,7 @@ use crate::metrics::Metrics;
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
 pub use outcome::{Answer, Attempt, Follows, Limit, Outcome, Row, follows, table};
 pub use retry_after::{RetryAfter, RetryScope};
-pub use settings::{Settings, SettingsError};
+pub use settings::{Resign, Settings, SettingsError};
 
 use fault::Fault;
 use request::Maker;

@@ -127,6 +127,8 @@ pub struct Sender {
     pub verifier: Arc<Verifier>,
     /// Whose an event is; `None`: no rule, everything to the fallback lane.
     pub key: Option<KeyRule>,
+    /// Its events are signed again, freshly, at each attempt.
+    pub resign: bool,
     /// The sender's own id for an event.
     pub event_id: Option<key::Rule>,
     /// The sender's name for what happened.

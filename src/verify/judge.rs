@@ -202,6 +202,11 @@ impl Verifier {
         self.enforce
     }
 
+    /// Scheme, host, port and prefix as configured at the provider.
+    pub(super) fn public_url(&self) -> Option<&str> {
+        self.public_url.as_deref()
+    }
+
     /// How many secrets are configured, for metrics by index.
     #[must_use]
     pub fn secret_count(&self) -> usize {
