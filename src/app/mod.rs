@@ -26,7 +26,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem};
 use crate::deliver::{Client, Deliver, Fetcher, Unfetched};
 use crate::driver::{self, Handle};
-use crate::event::Wall;
+use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
@@ -103,7 +103,31 @@ impl Options {
 /// The wall clock, for commands that stamp what they send.
 #[must_use]
 pub fn wall() -> Wall {
-    SystemClock.now().wall
+    now().wall
+}
+
+/// Both clocks, for commands that also measure.
+#[must_use]
+pub fn now() -> Now {
+    SystemClock.now()
+}
+
+/// Asks the system for as many files and sockets as it allows; the answer is how many that is, `None` for any number.
+#[must_use]
+pub fn raise_descriptors() -> Option<usize> {
+    descriptors::raise()
+}
+
+/// Has this process end, as if it were told to (SIGTERM), as soon as the process `parent`, which started it, is gone.
+///
+/// # Errors
+/// `parent` did not start it, or is gone already; or what the system says.
+pub fn end_with(parent: u32) -> anyhow::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    // Only now: one that went before would not be noticed any more.
+    let found = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    anyhow::ensure!(found == Some(parent), "process {parent}, which should have started this one, is gone");
+    Ok(())
 }
 
 /// Serves until a signal ends it, and then in order.
