@@ -84,6 +84,7 @@ pub struct Metrics {
     skew: Family<SourceLabel, Gauge<f64, AtomicU64>>,
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
+    live: Family<OutcomeLabel, Counter>,
     delivered: Family<SourceLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
@@ -149,6 +150,12 @@ impl Metrics {
             "attempt_seconds",
             "From the start of an attempt to its end, the answer's body included",
             attempt_seconds.clone(),
+        );
+        let live = Family::default();
+        registry.register(
+            "live_requests",
+            "Requests whose senders wait for the upstream's answer, by outcome",
+            live.clone(),
         );
         let delivered = Family::default();
         registry.register("events_delivered", "Events that the upstream has, durably settled", delivered.clone());
@@ -228,6 +235,7 @@ impl Metrics {
             skew,
             attempts,
             attempt_seconds,
+            live,
             delivered,
             dead,
             wait_seconds,
@@ -308,6 +316,11 @@ impl Metrics {
     /// A provider's key was asked for: `fetched`, `not_there`, `failed`, or there were too many (`limited`).
     pub fn fetched(&self, outcome: &'static str) {
         self.fetches.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// A request whose sender waited for the upstream's answer ended like this.
+    pub fn lived(&self, outcome: &'static str) {
+        self.live.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// The text exposition format of Prometheus (version 0.0.4 with OpenMetrics names).
@@ -416,6 +429,7 @@ mod tests {
         metrics.fetched("not_there");
         metrics.commit_seconds.observe(0.001);
         metrics.attempted("delivered", Duration::from_millis(3));
+        metrics.lived("relayed");
         let text = metrics.encode().unwrap();
         for line in [
             r#"fairlane_events_accepted_total{source="/hooks"} 1"#,
@@ -432,6 +446,7 @@ mod tests {
             r#"fairlane_key_fetches_total{outcome="not_there"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,
+            r#"fairlane_live_requests_total{outcome="relayed"} 1"#,
             "fairlane_attempt_seconds_count 1",
             r#"fairlane_attempt_seconds_bucket{le="0.005"} 1"#,
             "fairlane_invariant_violations_total 0",

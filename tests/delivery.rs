@@ -310,7 +310,9 @@ fn a_group_is_paused_and_changed_live_on_queued_events() {
     receiver.wait_until(|all| all.iter().filter(|r| r.group() == "a").count() == 20);
     assert!(receiver.most_in_flight() <= 3, "{} at a time, the cap is 3", receiver.most_in_flight());
     let first: Vec<_> = receiver.received().iter().filter(|r| r.group() == "a").map(|r| r.body.clone()).collect();
-    assert_eq!(first.first().map(Vec::as_slice), Some(b"0".as_slice()), "the lane's order is that of commits");
+    // Three go at once, and which of them the receiver reads first is its own affair.
+    let three = first.first().is_some_and(|body| ["0", "1", "2"].map(str::as_bytes).contains(&body.as_slice()));
+    assert!(three, "the lane's order is that of commits: {first:?}");
 
     for (bad, why) in [(r#"{"weigth":2}"#, "weigth"), (r#"{"weight":-1}"#, "weight"), ("{", "JSON")] {
         let refused = patch(bad);

@@ -19,8 +19,6 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "groups.shed",
     "groups.dedicated.max",
     "sources[].dedupe",
-    "sources[].respond",
-    "sources[].respond_timeout",
     "store.redis",
     "replay.share",
     "otlp",

@@ -50,7 +50,7 @@ use crate::event::{Event, Now};
 use crate::metrics::Metrics;
 
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
-pub use outcome::{Answer, Attempt, Follows, Limit, Outcome, Row, follows, table};
+pub use outcome::{Answer, Attempt, BodyEnd, Follows, Limit, Outcome, Row, follows, table};
 pub use retry_after::{RetryAfter, RetryScope};
 pub use settings::{Resign, Settings, SettingsError};
 

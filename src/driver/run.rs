@@ -15,6 +15,7 @@ use tokio::time::{MissedTickBehavior, Sleep};
 use super::append::Appends;
 use super::command::Command;
 use super::delivery::Delivery;
+use super::live::Call;
 use super::policy::PolicyTable;
 use super::{Fact, Shared, recover};
 use crate::deliver::Deliver;
@@ -40,13 +41,14 @@ pub struct Driver {
     /// Whether a person paused the upstream.
     pub(super) upstream_paused: bool,
     facts: mpsc::Receiver<Fact>,
+    calls: mpsc::Receiver<Call>,
     appends: Appends,
     stopping: bool,
 }
 
 impl Driver {
     pub(super) fn new(
-        facts: mpsc::Receiver<Fact>,
+        (facts, calls): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>),
         shared: Arc<Shared>,
         engine: Engine,
         policies: Arc<PolicyTable>,
@@ -54,7 +56,7 @@ impl Driver {
     ) -> Self {
         let delivery = Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, delivery, upstream_paused: false, facts, appends, stopping: false }
+        Self { shared, engine, policies, delivery, upstream_paused: false, facts, calls, appends, stopping: false }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -76,6 +78,7 @@ impl Driver {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut facts = Vec::with_capacity(TURN_MAX);
+        let mut calls = Vec::new();
         let mut alarm = Alarm::default();
         loop {
             let room = self.appends.room();
@@ -83,6 +86,7 @@ impl Driver {
                 biased;
                 result = self.appends.finished() => self.appended(result),
                 done = self.delivery.next() => self.delivery.tell(done, &mut self.engine, self.shared.clock.now()),
+                taken = self.calls.recv_many(&mut calls, TURN_MAX), if !self.stopping => self.stopping |= taken == 0,
                 taken = self.facts.recv_many(&mut facts, room), if room > 0 && !self.stopping => {
                     // Every handle is gone: nobody is left to submit or to say stop.
                     self.stopping |= taken == 0;
@@ -92,6 +96,9 @@ impl Driver {
             }
             let now = self.shared.clock.now();
             self.take(&mut facts, now);
+            for call in calls.drain(..) {
+                self.delivery.call(call, &mut self.engine, now);
+            }
             self.execute(now);
             alarm.set(self.engine.poll_timeout(), now.mono);
             self.shared.beat.store(now.mono.0, Ordering::Relaxed);
@@ -142,6 +149,9 @@ impl Driver {
     fn stop(&mut self) {
         self.engine.begin_drain();
         self.facts.close();
+        // Nobody of those who wait there will have a turn: dropping them says so.
+        self.calls.close();
+        while let Ok(_unserved) = self.calls.try_recv() {}
         while let Ok(fact) = self.facts.try_recv() {
             match fact {
                 Fact::Submitted(submission) => self.appends.gather(submission),

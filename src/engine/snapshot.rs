@@ -46,7 +46,7 @@ impl Engine {
         self.upstream.durations.median_us().map(Duration::from_micros)
     }
 
-    /// Groups with pending events.
+    /// Groups with pending events or live requests.
     #[must_use]
     pub fn active_groups(&self) -> usize {
         self.groups.len()
@@ -87,7 +87,7 @@ impl Engine {
         self.field.steps()
     }
 
-    /// One group; `None` when it has no pending event.
+    /// One group; `None` when it has no pending event and no live request.
     #[must_use]
     pub fn group(&self, group: &Group, now: Mono) -> Option<GroupView> {
         let gid = self.names.get(group)?;
@@ -106,7 +106,7 @@ impl Engine {
     fn sort_key(&self, group: &GroupState, sort: Sort, now: Mono) -> u64 {
         match sort {
             Sort::Age => super::micros(self.oldest(group, now)),
-            Sort::Depth => group.counts.total(),
+            Sort::Depth => group.counts.total() + group.live.waiting.len() as u64,
             Sort::Seconds => minute(group).worker_us(now),
             Sort::Rate => (minute(group).arrival_rate(now) * 1_000.0) as u64,
         }
@@ -134,7 +134,8 @@ impl Engine {
             paused: group.is_paused(),
             queued: group.counts.queued,
             retrying: group.counts.retrying,
-            in_flight: group.counts.in_flight,
+            live: group.live.waiting.len() as u32,
+            in_flight: group.in_flight(),
             oldest: self.oldest(group, now),
             worker_time: Duration::from_micros(group.served_us),
             share: if all_us == 0 { 0.0 } else { minute.worker_us(now) as f64 / all_us as f64 },
@@ -176,7 +177,7 @@ impl Engine {
             State::Ready if self.upstream.paused => "the upstream is paused".into(),
             State::Ready if self.draining => "draining: no further attempt is made".into(),
             State::Ready => String::new(),
-            State::Capped => format!("{} attempts in flight, its cap", group.counts.in_flight),
+            State::Capped => format!("{} attempts in flight, its cap", group.in_flight()),
             State::Limited => "its rate has no token now".into(),
             State::Paused => "paused".into(),
             State::Broken => match (group.breaker.may_go(0, now), self.breaker()) {

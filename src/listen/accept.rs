@@ -1,7 +1,7 @@
 //! THE INGEST PATH ON ONE SCREEN: from a request to an answer.
 //!
 //! [`ingest`] is the road's first half, step by step; everything before `store` decides or refuses, and nobody gets a 2xx
-//! before the event is durable (I7).
+//! before the event is durable (I7). A source with `respond: upstream` leaves it before `store`, for [`live`].
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -23,6 +23,7 @@ use super::connection::{Connection, Counts};
 use super::group::Grouped;
 use super::handshake;
 use super::head::{self, Malformed};
+use super::live;
 use super::record::Came;
 use super::reply::{self, Refused, Reply};
 use super::route::{Pattern, Router};
@@ -41,7 +42,7 @@ pub struct Front {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Arc<Counts>,
     pub(super) fetch: Fetch,
-    budget: Budget,
+    pub(super) budget: Budget,
     random: Mutex<SmallRng>,
     table: RwLock<Arc<Table>>,
 }
@@ -111,7 +112,7 @@ impl Front {
         EventId::new(received, &random)
     }
 
-    fn jitter(&self) -> f64 {
+    pub(super) fn jitter(&self) -> f64 {
         self.random.lock().random()
     }
 }
@@ -230,7 +231,7 @@ async fn ingest(
     if !asks {
         takes(source, parts)?;
     }
-    let (body, charge) = receive(front, table, body).await?;
+    let (body, charge) = receive(front, table, source, body).await?;
     *seen_bytes = body.len();
     let now = front.clock.now();
     if asks && answer.is_none() {
@@ -265,6 +266,12 @@ async fn ingest(
         group(front, &found, arrival, parts, body.clone(), &standing)
     });
 
+    // A handshake that is delivered as well has its answer already.
+    if let (Some(timeout), None) = (source.relay, &answer) {
+        let call = live::Call { event, charge, deadline: now.mono.plus(timeout) };
+        return Ok(live::relay(front, table.settings.limits.buffered, connection, source, call, parts.version).await);
+    }
+
     // admit, store
     let id = event.id;
     let stored = front.handle.submit(Arc::new(event), charge);
@@ -282,13 +289,19 @@ fn takes(source: &Source, parts: &Parts) -> Result<(), Refused> {
 }
 
 /// Reads the body within its limits. Whether there is room at all is asked before any of it is read.
-async fn receive(front: &Front, table: &Table, body: &mut Incoming) -> Result<(Bytes, Charge), Refused> {
+async fn receive(
+    front: &Front,
+    table: &Table,
+    source: &Source,
+    body: &mut Incoming,
+) -> Result<(Bytes, Charge), Refused> {
     let limits = &table.settings.limits;
     let declared = body::declared(body);
     if declared.is_some_and(|bytes| bytes > limits.body) {
         return Err(Refused::TooLarge(limits.body));
     }
-    front.handle.ready().map_err(Refused::Shed)?;
+    let ready = if source.relay.is_some() { front.handle.ready_live() } else { front.handle.ready() };
+    ready.map_err(Refused::Shed)?;
     let budget = front.budget.with_limit(limits.buffered);
     let mut charge = budget.open(declared).map_err(|Crowded| Refused::Crowded)?;
     let body_limits = BodyLimits { bytes: limits.body, timeout: limits.body_timeout };
@@ -382,10 +395,10 @@ fn unverified(why: &str) -> Arc<str> {
     format!("false: {}", why.chars().take(CHARS_MAX).collect::<String>()).into()
 }
 
-fn target(parts: &Parts) -> &str {
+pub(super) fn target(parts: &Parts) -> &str {
     parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
 }
 
-fn forward(path: &str, query: Option<&str>) -> Box<str> {
+pub(super) fn forward(path: &str, query: Option<&str>) -> Box<str> {
     query.map_or_else(|| path.into(), |query| format!("{path}?{query}").into())
 }

@@ -10,6 +10,8 @@
 //! ever taken from a request: one that is handed over is acknowledged while the operator lets it, and
 //! the operator takes it from there.
 
+mod words;
+
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -22,6 +24,7 @@ use super::judge::{Request, Verified, Verifier, When};
 use super::mac::{self, Hash, Mac, Tag};
 use super::member::{at, document, scalar};
 use super::spec::{Agreed, Handshakes, SpecError};
+pub use words::questions;
 
 /// The longest token that is answered, in bytes; those of providers are far shorter.
 const TOKEN_BYTES_MAX: usize = 1_024;

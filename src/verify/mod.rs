@@ -46,6 +46,7 @@
 mod armed;
 mod canonical;
 mod certificate;
+mod describe;
 mod encoding;
 pub mod fetched;
 pub mod form;

@@ -43,6 +43,7 @@ struct Waiting {
     fresh: BTreeSet<Seq>,
     retrying: u64,
     bytes: u64,
+    received: BTreeSet<(Wall, Seq)>,
 }
 
 /// An event and what became of it.
@@ -53,6 +54,7 @@ struct Entry {
     attempts: u32,
     first_attempt: Option<Wall>,
     interrupted: u32,
+    refused: u32,
     replay: bool,
     settled: Option<Wall>,
     notes: Vec<AttemptNote>,
@@ -106,6 +108,7 @@ impl Entry {
             attempts: 0,
             first_attempt: None,
             interrupted: 0,
+            refused: 0,
             replay: false,
             settled: None,
             notes: Vec::new(),
@@ -119,6 +122,7 @@ impl Entry {
 
     fn settle(&mut self, at: Wall, verdict: Verdict, attempt: Option<AttemptNote>) {
         self.settled = Some(at);
+        self.refused += u32::from(attempt.as_ref().is_some_and(|note| note.refused));
         self.notes.extend(attempt);
         // An interruption is the one end of an attempt that does not break the row.
         if !matches!(verdict, Verdict::Begun | Verdict::Interrupted) {
@@ -141,6 +145,7 @@ impl Entry {
             Verdict::Discarded => Stage::Discarded { at },
             Verdict::Requeued => {
                 self.attempts = 0;
+                self.refused = 0;
                 self.first_attempt = None;
                 self.replay = true;
                 Stage::Fresh
@@ -160,6 +165,7 @@ impl Entry {
             due: self.stage.due(),
             open: matches!(self.stage, Stage::Open),
             interrupted: self.interrupted,
+            refused: self.refused,
             bytes: self.bytes,
             replay: self.replay,
         }
@@ -295,6 +301,7 @@ impl Disk {
             let lane = self.lanes.entry(entry.event.lane.clone()).or_default();
             lane.pending += 1;
             lane.bytes += u64::from(entry.bytes);
+            lane.received.insert((entry.event.received, seq));
             match entry.stage {
                 Stage::Fresh => {
                     lane.fresh.insert(seq);
@@ -326,6 +333,7 @@ impl Disk {
         let lane = self.lanes.get_mut(&entry.event.lane).expect("a pending entry's lane is indexed by put");
         lane.pending -= 1;
         lane.bytes -= u64::from(entry.bytes);
+        lane.received.remove(&(entry.event.received, seq));
         lane.fresh.remove(&seq);
         if let Some(due) = entry.stage.due() {
             lane.retrying -= 1;
@@ -346,6 +354,7 @@ impl Disk {
                 fresh: waiting.fresh.len() as u64,
                 retrying: waiting.retrying,
                 bytes: waiting.bytes,
+                oldest: waiting.received.first().map_or(Wall(0), |(received, _)| *received),
             })
             .collect()
     }
