@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 
 use crate::admin::{self, Access, Admin};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Problem};
+use crate::config::{Config, Problem, Whereabouts};
 use crate::deliver::{Client, Deliver, Fetcher, Unfetched};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
@@ -102,6 +102,28 @@ impl Options {
             config.store.path.clone_from(path);
         }
         Ok(config)
+    }
+
+    /// Where the gateway of this configuration is, the command line's values over the file's. With both of them the file may be
+    /// missing.
+    ///
+    /// # Errors
+    /// The problems of the file as far as they concern that, or that it cannot be read.
+    pub fn whereabouts(&self) -> Result<Whereabouts, Vec<Problem>> {
+        if let (Some(admin), Some(data)) = (self.admin, &self.data)
+            && !self.config.exists()
+        {
+            return Ok(Whereabouts { admin, token: None, data: data.clone() });
+        }
+        let name = self.config.display().to_string();
+        let text = read(&self.config).map_err(|error| vec![unreadable(&self.config, &error)])?;
+        let environment = |name: &str| std::env::var(name).ok();
+        let mut found = crate::config::whereabouts(&text, &name, &environment, &read)?;
+        found.admin = self.admin.unwrap_or(found.admin);
+        if let Some(data) = &self.data {
+            found.data.clone_from(data);
+        }
+        Ok(found)
     }
 }
 
