@@ -72,6 +72,9 @@ pub struct FetchedKey {
     /// A certificate in PEM.
     #[serde(default)]
     pub pem: String,
+    /// A public key that is configured, not fetched: the base64 of its DER. It stands beside the secrets.
+    #[serde(default)]
+    pub pem_b64: Option<String>,
 }
 
 /// Tells a written null from a field that is left out.
@@ -266,7 +269,8 @@ fn decide(line: &Line, body: &[u8]) -> Result<String, (Verdict, String)> {
 }
 
 fn verifier(line: &Line, scheme: &Scheme, body: &[u8]) -> Result<Verifier, crate::verify::SpecError> {
-    let secrets = line.secrets.iter().map(|text| SecretSpec::new(Secret::new(text.as_str()))).collect();
+    let keys = line.keys.iter().filter_map(|key| key.pem_b64.as_ref());
+    let secrets = line.secrets.iter().chain(keys).map(|text| SecretSpec::new(Secret::new(text.as_str()))).collect();
     let tolerance = line.tolerance_s.flatten().filter(|_| scheme.time().is_some()).map(Duration::from_secs);
     let topics = match &line.topics {
         Some(topics) => topics.iter().map(|topic| topic.as_str().into()).collect(),

@@ -93,6 +93,7 @@ impl Signed {
             Alg::Digest(hash) => hash_name(hash).to_owned(),
             Alg::Public(PublicAlg::Ed25519) => "Ed25519".to_owned(),
             Alg::Public(PublicAlg::EcdsaP256) => "ECDSA P-256".to_owned(),
+            Alg::Public(PublicAlg::EcdsaP256Sha1) => "ECDSA P-256 with SHA-1".to_owned(),
             Alg::Public(PublicAlg::RsaPkcs1) => "RSA-SHA256".to_owned(),
             Alg::Public(PublicAlg::RsaPkcs1Sha1) => "RSA-SHA1".to_owned(),
         };

@@ -448,7 +448,7 @@ fn secret_for(scheme: &Scheme) -> &'static str {
                 "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
             }
             (Alg::Public(PublicAlg::Ed25519), _) => "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=",
-            (Alg::Public(PublicAlg::EcdsaP256), _) => P256_KEY,
+            (Alg::Public(PublicAlg::EcdsaP256 | PublicAlg::EcdsaP256Sha1), _) => P256_KEY,
             (Alg::Public(PublicAlg::RsaPkcs1 | PublicAlg::RsaPkcs1Sha1), _) => RSA_KEY,
             (Alg::Hmac(_) | Alg::HmacNamed | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
         },

@@ -44,6 +44,8 @@ struct Key {
     url: String,
     #[serde(default)]
     pem: String,
+    /// A key that is configured.
+    pem_b64: Option<String>,
 }
 
 /// Tells a written null from a field that is left out.
@@ -132,7 +134,8 @@ fn ask(bench: &Bench, vector: &Vector) -> Seen {
         Err(why) => return Seen::LeftOut(why),
     };
     let body = STANDARD.decode(&vector.body_b64).unwrap();
-    let secrets: Vec<String> = vector.secrets.iter().map(|secret| literal(secret)).collect();
+    let keys = vector.keys.iter().filter_map(|key| key.pem_b64.as_ref());
+    let secrets: Vec<String> = vector.secrets.iter().chain(keys).map(|secret| literal(secret)).collect();
     let mut verify = json!({ "provider": vector.scheme, "secrets": secrets });
     if let Some(seconds) = tolerance {
         verify["tolerance"] = json!(format!("{seconds}s"));

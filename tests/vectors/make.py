@@ -118,6 +118,15 @@ def p256_sign(key, text):
     return key.sign(text, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
 
 
+def p256_sign_sha1(key, text):
+    return key.sign(text, ec.ECDSA(hashes.SHA1(), deterministic_signing=True))
+
+
+def envelope(raw):
+    inner = {"alg": "ecdsa", "kid": "b2f6c6a0-own", "signature": b64(raw), "digest": "SHA1"}
+    return b64(json.dumps(inner, separators=(",", ":")).encode())
+
+
 def rsa_key(seed):
     numbers = seeded(seed)
     p, q, e = prime(numbers), prime(numbers), 65537
@@ -335,6 +344,7 @@ PUBLIC = [
     PublicSender("sendgrid", lambda r, secret: str(r["now"]).encode() + r["body"],
                  stamped("X-Twilio-Email-Event-Webhook-Signature", "X-Twilio-Email-Event-Webhook-Timestamp"),
                  p256_key, p256_sign, spki, enc=b64),
+    PublicSender("ebay", body_only, one("X-EBAY-SIGNATURE"), p256_key, p256_sign_sha1, spki, enc=envelope),
     PublicSender("wise", body_only, one("X-Signature-SHA256"), rsa_key, rsa_sign, pem, enc=b64),
 ]
 
