@@ -66,6 +66,7 @@ macro_rules! contract {
                 parts_of_a_group_are_lanes_of_their_own
                 a_lane_is_gone_with_its_last_pending_event_and_comes_back
                 summaries_add_up
+                a_lane_says_when_its_oldest_pending_event_was_received
             }
             lists::{
                 a_list_is_newest_first_and_paged_to_its_end

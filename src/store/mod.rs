@@ -208,6 +208,9 @@ pub struct LaneSummary {
     pub retrying: u64,
     /// Bytes of all their records.
     pub bytes: u64,
+    /// When the oldest pending event of the lane was received, open ones included; in a lane with many it may be shortly before
+    /// that (by less than a sixteenth of the time between its oldest and its newest).
+    pub oldest: Wall,
 }
 
 /// Where an event stands, with what a list shows of it.

@@ -1,71 +1,105 @@
 //! How many events there are by moment, without a row each: when those of a bucket ended, when those that wait were received.
 //!
-//! Moments are told apart exactly as long as there are few different ones; beyond that, neighbours are counted together.
+//! Moments are told apart exactly as long as there are few different ones; beyond that, neighbours are counted together. What
+//! comes later is told apart again, so a count that shrinks gets exact with time.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use super::wire::{Damaged, Reader, put_number};
 
-/// Counts by moment in microseconds, of at most `MAX` moments.
+/// Events that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    first: u64,
+    last: u64,
+    count: u64,
+}
+
+/// Counts by moment in microseconds, of at most `MAX` spans of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moments<const MAX: usize> {
-    /// How many low bits of a moment are not told apart.
-    shift: u32,
-    counts: BTreeMap<u64, u64>,
+    /// In the order of time; they do not touch one another.
+    spans: VecDeque<Span>,
 }
 
 impl<const MAX: usize> Moments<MAX> {
     pub(super) fn add(&mut self, moment: u64) {
-        *self.counts.entry(moment >> self.shift).or_default() += 1;
-        while self.counts.len() > MAX {
-            self.shift += 1;
-            let fine = std::mem::take(&mut self.counts);
-            for (moment, count) in fine {
-                *self.counts.entry(moment >> 1).or_default() += count;
-            }
-        }
-    }
-
-    pub(super) fn remove(&mut self, moment: u64) {
-        let key = moment >> self.shift;
-        if let Some(count) = self.counts.get_mut(&key) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.counts.remove(&key);
-                if self.counts.is_empty() {
-                    self.shift = 0;
+        let at = self.behind(moment);
+        match self.spans.get_mut(at) {
+            Some(span) if span.first <= moment => span.count += 1,
+            _ => {
+                self.spans.insert(at, Span { first: moment, last: moment, count: 1 });
+                if self.spans.len() > MAX {
+                    self.join_neighbours();
                 }
             }
         }
     }
 
+    /// Counts one out that was counted in.
+    pub(super) fn remove(&mut self, moment: u64) {
+        let at = self.behind(moment);
+        if let Some(span) = self.spans.get_mut(at).filter(|span| span.first <= moment) {
+            span.count -= 1;
+            if span.count == 0 {
+                self.spans.remove(at);
+            }
+        }
+    }
+
+    /// The span that `moment` is in, or the first one behind it.
+    fn behind(&self, moment: u64) -> usize {
+        self.spans.partition_point(|span| span.last < moment)
+    }
+
+    /// Leaves half of the spans or fewer. Doing it once for so many additions makes one of them cheap.
+    fn join_neighbours(&mut self) {
+        let (Some(first), Some(last)) = (self.spans.front(), self.spans.back()) else { return };
+        let width = (last.last - first.first) / (MAX as u64 / 2);
+        let mut joined: VecDeque<Span> = VecDeque::with_capacity(MAX + 1);
+        for &span in &self.spans {
+            match joined.back_mut() {
+                Some(before) if span.last - before.first <= width => {
+                    before.last = span.last;
+                    before.count += span.count;
+                }
+                _ => joined.push_back(span),
+            }
+        }
+        self.spans = joined;
+    }
+
     /// The first moment, or one shortly before it.
     pub(super) fn first(&self) -> Option<u64> {
-        self.counts.keys().next().map(|key| key << self.shift)
+        self.spans.front().map(|span| span.first)
     }
 
     /// How many there are after `moment`, or shortly before it.
     pub(super) fn after(&self, moment: u64) -> u64 {
-        let later = |key: u64| ((u128::from(key) + 1) << self.shift) - 1 > u128::from(moment);
-        self.counts.iter().filter(|(key, _)| later(**key)).map(|(_, count)| count).sum()
+        self.spans.iter().filter(|span| span.last > moment).map(|span| span.count).sum()
     }
 
     pub(super) fn put(&self, out: &mut Vec<u8>) {
-        put_number(out, u64::from(self.shift));
-        put_number(out, self.counts.len() as u64);
-        for (&moment, &count) in &self.counts {
-            put_number(out, moment);
+        put_number(out, self.spans.len() as u64);
+        let mut before = 0;
+        for &Span { first, last, count } in &self.spans {
+            put_number(out, first - before);
+            put_number(out, last - first);
             put_number(out, count);
+            before = last;
         }
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let shift = reader.number_u32("the moments")?;
-        if shift >= u64::BITS {
-            return Err(Damaged("the moments"));
-        }
-        let counts = reader.list("the moments", |r| Ok((r.number("the moments")?, r.number("the moments")?)))?;
-        Ok(Self { shift, counts: counts.into_iter().collect() })
+        const WHAT: &str = "the moments";
+        let mut before = 0_u64;
+        let spans = reader.list(WHAT, |r| {
+            let first = before.checked_add(r.number(WHAT)?).ok_or(Damaged(WHAT))?;
+            let last = first.checked_add(r.number(WHAT)?).ok_or(Damaged(WHAT))?;
+            before = last;
+            Ok(Span { first, last, count: r.number(WHAT)? })
+        })?;
+        Ok(Self { spans: spans.into() })
     }
 }
 
@@ -91,7 +125,7 @@ mod tests {
     fn many_moments_take_bounded_room_and_none_is_lost() {
         let mut ends = Moments::<256>::default();
         (0..100_000).for_each(|moment| ends.add(moment));
-        assert!(ends.counts.len() <= 256);
+        assert!(ends.spans.len() <= 256);
         assert_eq!(ends.after(0), 100_000);
         let late = ends.after(50_000);
         assert!((49_999..51_000).contains(&late), "{late}");
@@ -100,5 +134,22 @@ mod tests {
         assert_eq!((first, ends.after(0), ends.first()), (Some(0), 0, None));
         ends.add(77);
         assert_eq!(ends.first(), Some(77), "exact again");
+    }
+
+    #[test]
+    fn a_long_past_leaves_nothing_behind_it() {
+        const DAY: u64 = 86_400_000_000;
+        let mut waiting = Moments::<32>::default();
+        let old: Vec<u64> = (0..1_000).map(|number| number * 3 * DAY / 1_000).collect();
+        old.iter().for_each(|&moment| waiting.add(moment));
+        let (before, oldest) = (&old[..500], old[500]);
+        before.iter().for_each(|&moment| waiting.remove(moment));
+        let first = waiting.first().expect("half is left");
+        assert!(first <= oldest && oldest - first <= 3 * DAY / 16, "{first} for {oldest}");
+        // Never empty, but what is left is young.
+        (0..10).for_each(|number| waiting.add(4 * DAY + number));
+        old[500..].iter().for_each(|&moment| waiting.remove(moment));
+        waiting.remove(4 * DAY);
+        assert_eq!(waiting.first(), Some(4 * DAY + 1), "told apart exactly");
     }
 }

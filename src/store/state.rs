@@ -51,12 +51,14 @@ pub(super) struct Entry {
 }
 
 /// Pending events of one lane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) fresh: u64,
     pub(super) retrying: u64,
     pub(super) open: u64,
     pub(super) bytes: u64,
+    /// When they were received. A lane that waits takes some 100 bytes for it, a long one 1 KB.
+    pub(super) received: Moments<32>,
 }
 
 impl Counts {
@@ -96,6 +98,7 @@ impl Delta {
         let lane = lane_entry(&mut self.lanes, &row.lane);
         let first = lane.counts.pending() == 0;
         lane.counts.bytes += u64::from(row.state.bytes);
+        lane.counts.received.add(row.received.0);
         stand(lane, &mut self.due, &mut self.open, Base::of(row), row.seq.0);
         first
     }
@@ -114,6 +117,7 @@ impl Delta {
         let lane = lane_entry(&mut self.lanes, &row.lane);
         let last = lane.counts.pending() == 1;
         lane.counts.bytes = lane.counts.bytes.saturating_sub(u64::from(row.state.bytes));
+        lane.counts.received.remove(row.received.0);
         unstand(lane, &mut self.due, &mut self.open, before, row.seq.0);
         last
     }
@@ -359,7 +363,7 @@ impl State {
 
     /// The counts of a lane, where the memory has them.
     pub(super) fn counts(&self, lane: &Lane) -> Option<Counts> {
-        self.deltas().find_map(|delta| delta.lanes.get(lane)).map(|entry| entry.counts)
+        self.deltas().find_map(|delta| delta.lanes.get(lane)).map(|entry| entry.counts.clone())
     }
 
     /// Tells the active delta what a lane's counts are, before one of its events changes.

@@ -207,3 +207,29 @@ pub(crate) async fn summaries_add_up(mut world: World<impl Subject>) {
     assert_eq!(world.store().lanes(None, 1).await.unwrap().remove(0), rest);
     Snapshot::take(world.store(), 2).await;
 }
+
+pub(crate) async fn a_lane_says_when_its_oldest_pending_event_was_received(mut world: World<impl Subject>) {
+    let mut seqs = Vec::new();
+    let mut received = Vec::new();
+    for _ in 0..4 {
+        world.clock.advance(Duration::from_secs(60));
+        received.push(world.now());
+        seqs.extend(world.append(&lane("a"), 1).await);
+        world.append(&lane("b"), 1).await;
+    }
+    let oldest = async |world: &World<_>| world.store().lanes(None, 1).await.unwrap()[0].oldest;
+    assert_eq!(oldest(&world).await, received[0]);
+    world.settle(seqs[1], Verdict::Delivered).await;
+    assert_eq!(oldest(&world).await, received[0], "a younger one has ended");
+    world.settle(seqs[0], Verdict::RetryAt(world.now().plus(Duration::from_secs(900)))).await;
+    assert_eq!(oldest(&world).await, received[0], "one that retries still waits");
+    world.crash().await;
+    assert_eq!(oldest(&world).await, received[0], "after a crash");
+    world.settle(seqs[0], Verdict::Dead("x".into())).await;
+    assert_eq!(oldest(&world).await, received[2]);
+    world.reopen().await;
+    assert_eq!(oldest(&world).await, received[2], "after a clean close");
+    world.settle(seqs[1], Verdict::Requeued).await;
+    assert_eq!(oldest(&world).await, received[1], "a replay is as old as it is");
+    Snapshot::take(world.store(), 2).await;
+}

@@ -97,16 +97,17 @@ impl Snapshot {
         let pending: Vec<&Pending> = self.fresh.iter().chain(&self.due).chain(&self.open).collect();
         let lanes: BTreeSet<&Lane> = pending.iter().map(|pending| &pending.lane).collect();
         assert_eq!(self.lanes.iter().map(|summary| &summary.lane).collect::<BTreeSet<_>>(), lanes, "lanes and queues");
-        let mut by_lane = std::collections::BTreeMap::<&Lane, (u64, u64, u64)>::new();
+        let mut by_lane = std::collections::BTreeMap::<&Lane, (u64, u64, u64, Wall)>::new();
         for pending in &pending {
-            let sums = by_lane.entry(&pending.lane).or_default();
+            let sums = by_lane.entry(&pending.lane).or_insert((0, 0, 0, pending.received));
             sums.0 += u64::from(!pending.open && pending.due.is_none());
             sums.1 += u64::from(!pending.open && pending.due.is_some());
             sums.2 += u64::from(pending.bytes);
+            sums.3 = sums.3.min(pending.received);
         }
         for summary in &self.lanes {
-            let said = (summary.fresh, summary.retrying, summary.bytes);
-            assert_eq!(said, by_lane[&summary.lane], "fresh, retrying and bytes of {:?}", summary.lane);
+            let said = (summary.fresh, summary.retrying, summary.bytes, summary.oldest);
+            assert_eq!(said, by_lane[&summary.lane], "fresh, retrying, bytes and oldest of {:?}", summary.lane);
         }
         assert_eq!(self.usage.pending, pending.len() as u64, "usage: pending");
         assert_eq!(self.usage.history, (self.records.len() - pending.len()) as u64, "usage: history");

@@ -22,7 +22,8 @@ use crate::store::row::Row;
 use crate::store::state::{Base, Delta, Entry, Held, LaneEntry, Sums};
 use crate::store::wire::{Damaged, Reader, put_lane, put_number, put_option};
 
-const MARK: &[u8; 8] = b"FLCHECK1";
+/// The last letter is the version, of this file and of the index: one of another version is built again from the log.
+const MARK: &[u8; 8] = b"FLCHECK2";
 
 /// What stands in the file.
 #[derive(Debug)]

@@ -137,6 +137,7 @@ pub(super) fn lanes(core: &Core, after: Option<&Lane>, limit: usize) -> Result<V
             fresh: counts.fresh,
             retrying: counts.retrying,
             bytes: counts.bytes,
+            oldest: counts.received.first().map_or(Wall(0), Wall),
         }));
         match last {
             Some(last) => after = Some(last),
@@ -157,7 +158,7 @@ fn merge_lanes(
     for delta in [state.frozen.as_deref(), Some(&state.active)].into_iter().flatten() {
         for (lane, entry) in &delta.lanes {
             if after.is_none_or(|after| lane > after) && last.is_none_or(|last| lane <= last) {
-                page.insert(lane.clone(), entry.counts);
+                page.insert(lane.clone(), entry.counts.clone());
             }
         }
     }

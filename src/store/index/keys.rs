@@ -1,5 +1,6 @@
 //! Keys and small values of the index. They are in files: none of these forms ever changes.
 
+use super::super::moments::Moments;
 use super::super::row::Row;
 use super::super::state::{Base, Counts};
 use super::super::wire::{self, Reader};
@@ -95,6 +96,7 @@ pub(in crate::store) fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
     for number in [counts.fresh, counts.retrying, counts.open, counts.bytes] {
         wire::put_number(out, number);
     }
+    counts.received.put(out);
 }
 
 pub(super) fn read_counts(bytes: &[u8]) -> Result<Counts, wire::Damaged> {
@@ -103,5 +105,6 @@ pub(super) fn read_counts(bytes: &[u8]) -> Result<Counts, wire::Damaged> {
 
 pub(in crate::store) fn counts_from(reader: &mut Reader<'_>) -> Result<Counts, wire::Damaged> {
     let mut number = || reader.number("a lane's counts");
-    Ok(Counts { fresh: number()?, retrying: number()?, open: number()?, bytes: number()? })
+    let (fresh, retrying, open, bytes) = (number()?, number()?, number()?, number()?);
+    Ok(Counts { fresh, retrying, open, bytes, received: Moments::read(reader)? })
 }

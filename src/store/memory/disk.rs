@@ -43,6 +43,7 @@ struct Waiting {
     fresh: BTreeSet<Seq>,
     retrying: u64,
     bytes: u64,
+    received: BTreeSet<(Wall, Seq)>,
 }
 
 /// An event and what became of it.
@@ -295,6 +296,7 @@ impl Disk {
             let lane = self.lanes.entry(entry.event.lane.clone()).or_default();
             lane.pending += 1;
             lane.bytes += u64::from(entry.bytes);
+            lane.received.insert((entry.event.received, seq));
             match entry.stage {
                 Stage::Fresh => {
                     lane.fresh.insert(seq);
@@ -326,6 +328,7 @@ impl Disk {
         let lane = self.lanes.get_mut(&entry.event.lane).expect("a pending entry's lane is indexed by put");
         lane.pending -= 1;
         lane.bytes -= u64::from(entry.bytes);
+        lane.received.remove(&(entry.event.received, seq));
         lane.fresh.remove(&seq);
         if let Some(due) = entry.stage.due() {
             lane.retrying -= 1;
@@ -346,6 +349,7 @@ impl Disk {
                 fresh: waiting.fresh.len() as u64,
                 retrying: waiting.retrying,
                 bytes: waiting.bytes,
+                oldest: waiting.received.first().map_or(Wall(0), |(received, _)| *received),
             })
             .collect()
     }
