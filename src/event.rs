@@ -60,6 +60,12 @@ impl Wall {
         Self(self.0.saturating_add(micros(span)))
     }
 
+    /// This moment and `span` earlier; saturates at the epoch.
+    #[must_use]
+    pub fn minus(self, span: std::time::Duration) -> Self {
+        Self(self.0.saturating_sub(micros(span)))
+    }
+
     /// How long after `earlier` this moment is; zero when the clock was set back since.
     #[must_use]
     pub fn since(self, earlier: Self) -> std::time::Duration {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Admin;
 use super::api::rfc3339;
 use super::problem::Problem;
-use crate::driver::{BreakerState, Change, Ended, Expiry, GroupInfo, GroupView, Policy, Rate, Sort};
+use crate::driver::{BreakerState, Change, Ended, Expiry, GroupView, Rate, Sort};
 use crate::event::{Group, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -41,7 +41,7 @@ pub(super) struct GroupsView {
 pub(super) struct GroupJson {
     group: String,
     weight: f64,
-    concurrency: Option<u32>,
+    concurrency: u32,
     rate: Option<String>,
     paused: bool,
     state: &'static str,
@@ -56,6 +56,11 @@ pub(super) struct GroupJson {
     arrival_rate: f64,
     drain_rate: f64,
     eta_s: Option<f64>,
+    accepted: u64,
+    delivered: u64,
+    dead: u64,
+    /// Null: nothing is known of it.
+    counted_since: Option<String>,
 }
 
 pub(super) async fn list(
@@ -77,7 +82,8 @@ pub(super) async fn list(
         return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
     }
     let groups = admin.handle.groups(sort, limit).await.map_err(ended)?;
-    Ok(Json(GroupsView { groups: groups.into_iter().map(GroupJson::from).collect() }))
+    let now = admin.handle.now().wall;
+    Ok(Json(GroupsView { groups: groups.into_iter().map(|view| GroupJson::of(view, now)).collect() }))
 }
 
 #[derive(Deserialize)]
@@ -106,8 +112,8 @@ pub(super) async fn one(
 }
 
 async fn shown(admin: &Admin, group: Group) -> Result<Json<GroupJson>, Problem> {
-    let GroupInfo { view, policy } = admin.handle.group(group.clone()).await.map_err(ended)?;
-    Ok(Json(view.map_or_else(|| GroupJson::idle(&group, policy), GroupJson::from)))
+    let view = admin.handle.group(group).await.map_err(ended)?;
+    Ok(Json(GroupJson::of(view, admin.handle.now().wall)))
 }
 
 /// What may be changed of a group; what is left out stays as it is.
@@ -347,36 +353,11 @@ fn written(events: u32, per: Duration) -> String {
 }
 
 impl GroupJson {
-    /// A group of which nothing is pending: nothing is kept of it but how it would be treated.
-    fn idle(group: &Group, policy: Policy) -> Self {
-        Self {
-            group: group.to_string(),
-            weight: policy.weight,
-            concurrency: policy.concurrency,
-            rate: policy.rate.map(|Rate { events, per }| written(events, per)),
-            paused: policy.paused,
-            state: if policy.paused { "paused" } else { "idle" },
-            reason: String::new(),
-            queued: 0,
-            retrying: 0,
-            in_flight: 0,
-            oldest_age_s: 0.0,
-            wait_p99_ms: None,
-            worker_seconds: 0.0,
-            share: 0.0,
-            arrival_rate: 0.0,
-            drain_rate: 0.0,
-            eta_s: None,
-        }
-    }
-}
-
-impl From<GroupView> for GroupJson {
-    fn from(view: GroupView) -> Self {
+    fn of(view: GroupView, now: Wall) -> Self {
         Self {
             group: view.group.to_string(),
             weight: view.weight,
-            concurrency: Some(view.concurrency),
+            concurrency: view.concurrency,
             rate: view.rate.map(|Rate { events, per }| written(events, per)),
             paused: view.paused,
             state: view.state.as_str(),
@@ -391,6 +372,10 @@ impl From<GroupView> for GroupJson {
             arrival_rate: view.arrival_rate,
             drain_rate: view.drain_rate,
             eta_s: view.eta.map(|eta| eta.as_secs_f64()),
+            accepted: view.accepted,
+            delivered: view.delivered,
+            dead: view.dead,
+            counted_since: view.counted.map(|span| rfc3339(now.minus(span))),
         }
     }
 }

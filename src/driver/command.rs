@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::run::Driver;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, Policy, Settings, Slots, Sort};
+use crate::engine::{BreakerState, GroupView, Settings, Slots, Sort};
 use crate::event::{Group, Now};
 
 /// One wish; each answers over its own channel.
@@ -13,7 +13,7 @@ pub(super) enum Command {
     /// List active groups.
     Groups(Sort, usize, oneshot::Sender<Vec<GroupView>>),
     /// One group.
-    Group(Group, oneshot::Sender<GroupInfo>),
+    Group(Group, oneshot::Sender<GroupView>),
     /// Change one group, on what is queued too.
     Change(Group, Change, Expiry, oneshot::Sender<Result<(), String>>),
     /// Take such a change back; false when there is none.
@@ -28,15 +28,6 @@ pub(super) enum Command {
     PauseUpstream(bool, oneshot::Sender<()>),
     /// Another configuration.
     Reload(Box<Settings>, FilePolicies, Deliver, oneshot::Sender<()>),
-}
-
-/// A group, active or not.
-#[derive(Clone, Debug)]
-pub struct GroupInfo {
-    /// How it stands; `None` while nothing of it is pending.
-    pub view: Option<GroupView>,
-    /// How it is treated.
-    pub policy: Policy,
 }
 
 /// The upstream as a whole.
@@ -58,10 +49,7 @@ pub struct UpstreamInfo {
 pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
     match command {
         Command::Groups(sort, limit, reply) => answer(reply, driver.engine.groups(sort, limit, now.mono)),
-        Command::Group(group, reply) => {
-            let view = driver.engine.group(&group, now.mono);
-            answer(reply, GroupInfo { view, policy: driver.policies.of(&group) });
-        }
+        Command::Group(group, reply) => answer(reply, driver.engine.group(&group, now.mono)),
         Command::Change(group, change, expiry, reply) => {
             let changed = driver.policies.change(&group, change, expiry, now.wall);
             driver.engine.set_policy(&group, driver.policies.of(&group), now);

@@ -33,7 +33,7 @@ use crate::store::{Error, LaneStore, Refusal};
 
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
-pub use command::{GroupInfo, UpstreamInfo};
+pub use command::UpstreamInfo;
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
@@ -267,7 +267,7 @@ impl Handle {
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn group(&self, group: Group) -> Result<GroupInfo, Ended> {
+    pub async fn group(&self, group: Group) -> Result<GroupView, Ended> {
         self.ask(|reply| Command::Group(group, reply)).await
     }
 

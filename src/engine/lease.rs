@@ -54,6 +54,8 @@ pub(super) struct Lease {
     overdue: bool,
     /// What a person wants of its event.
     pub(super) removal: Option<Removal>,
+    /// What of it is in the books that people read.
+    worked_us: u64,
     timer: Mono,
 }
 
@@ -73,6 +75,7 @@ impl Lease {
             cancelled: false,
             overdue: false,
             removal: None,
+            worked_us: 0,
             timer: Mono(u64::MAX),
             ev,
         }
@@ -236,8 +239,10 @@ impl Engine {
             self.violation("R4: a lease outlived its timeout by five seconds");
         }
         if self.settings.charge == Charge::Time {
-            let cost = price(&self.settings, micros(ran)).max(lease.price.charged_us);
-            self.charge(&mut lease, cost);
+            let cost = price(&self.settings, micros(ran));
+            self.worked(&mut lease, cost, now.mono);
+            let charged = lease.price.charged_us;
+            self.charge(&mut lease, cost.max(charged));
         }
         let (gid, lid) = (lease.gid, lease.lid);
         if !lease.long && ran >= slow_after {
@@ -281,12 +286,9 @@ impl Engine {
             group.retry_in_flight -= u32::from(lease.retry);
             group.long -= u32::from(lease.long);
             group.served_us += cost;
-            if let Some(stats) = &mut group.stats {
-                stats.minute.worked(cost, now.mono);
-            }
             group.ended.add(now.mono);
-            self.minute.worked(cost, now.mono);
         }
+        self.worked(&mut lease, cost, now.mono);
         if happened {
             self.sample(gid, lid, micros(took));
         }
@@ -294,6 +296,16 @@ impl Engine {
         self.judge_slow(gid);
         self.follow(lease, ending, now);
         self.touch(lid, now.mono);
+    }
+
+    /// What a lease has taken so far, for the books that people read: as it runs, so that a group whose attempts hang is seen at once.
+    fn worked(&mut self, lease: &mut Lease, cost: u64, now: Mono) {
+        let more = cost.saturating_sub(lease.worked_us);
+        lease.worked_us += more;
+        self.minute.worked(more, now);
+        if let Some(group) = self.groups.get_mut(lease.gid) {
+            group.ledger.worked(more, now);
+        }
     }
 
     fn sample(&mut self, gid: u32, lid: u32, took_us: u64) {

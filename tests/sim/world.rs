@@ -604,8 +604,8 @@ impl World {
         self.engine = Engine::new(self.settings.clone(), Box::new(move |group| policy(group, rated)), seed);
         self.paused.clear();
         let now = self.at();
-        for (lane, (fresh, retrying)) in self.store.lanes() {
-            self.engine.on_recovered(&lane, fresh, retrying, now);
+        for (lane, (fresh, retrying, oldest)) in self.store.lanes() {
+            self.engine.on_recovered(&lane, fresh, retrying, oldest, now);
         }
     }
 }

@@ -7,5 +7,6 @@ pub(super) mod model;
 mod props;
 mod rig;
 mod rules;
+mod views;
 
 use crate::{engine, event};

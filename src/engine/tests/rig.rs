@@ -229,7 +229,7 @@ impl Rig {
         self.got.get(&Group::of(&[group])).cloned().unwrap_or_default()
     }
 
-    pub(super) fn view(&self, group: &str) -> Option<GroupView> {
+    pub(super) fn view(&self, group: &str) -> GroupView {
         self.engine.group(&Group::of(&[group]), self.now)
     }
 
