@@ -16,7 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::event::Missing;
+use crate::event::{KeySource, Missing};
 
 /// Seconds from 100 µs to 26 s, each bound 2.4 times the one before: a commit takes about a disk's `fdatasync`.
 const COMMIT_SECONDS: [f64; 14] =
@@ -112,7 +112,7 @@ impl Metrics {
     pub fn new(durability: &str) -> Self {
         let mut registry = Registry::with_prefix("fairlane");
         let accepted = Family::default();
-        registry.register("events_accepted", "Events stored and answered with a 2xx", accepted.clone());
+        registry.register("events_accepted", "Events that became durable, answered in time or not", accepted.clone());
         let rejected = Family::default();
         registry.register("events_rejected", "Requests refused before they became events", rejected.clone());
         let shed = Family::default();
@@ -231,33 +231,36 @@ impl Metrics {
     #[must_use]
     pub fn source(self: &Arc<Self>, name: &str) -> SourceMetrics {
         let label = SourceLabel { source: name.to_owned() };
-        let reason = |family: &Family<ReasonLabel, Counter>, reason: &str| {
-            family.get_or_create_owned(&ReasonLabel { source: name.to_owned(), reason: reason.to_owned() })
-        };
+        // Every source is there from its first scrape on, with zeros.
+        drop(self.events_of(name));
         SourceMetrics {
             all: Arc::clone(self),
             name: name.to_owned(),
-            accepted: self.accepted.get_or_create_owned(&label),
             skew: self.skew.get_or_create_owned(&label),
-            fallback: Missing::ALL.into_iter().map(|m| (m, reason(&self.fallback, m.as_str()))).collect(),
-            no_rule: reason(&self.fallback, "no_rule"),
             secrets: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// The counters of one source's events, to be kept by who counts them.
+    #[must_use]
+    pub fn events_of(&self, source: &str) -> EventMetrics {
+        let label = SourceLabel { source: source.to_owned() };
+        let fallback = |reason: &str| {
+            let label = ReasonLabel { source: source.to_owned(), reason: reason.to_owned() };
+            self.fallback.get_or_create_owned(&label)
+        };
+        EventMetrics {
+            accepted: self.accepted.get_or_create_owned(&label),
+            delivered: self.delivered.get_or_create_owned(&label),
+            dead: self.dead.get_or_create_owned(&label),
+            fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
+            no_rule: fallback("no_rule"),
         }
     }
 
     /// A request refused before any source was found for it.
     pub fn rejected_without_source(&self, reason: &'static str) {
         self.rejected.get_or_create(&ReasonLabel { source: String::new(), reason: reason.to_owned() }).inc();
-    }
-
-    /// An event of this source is delivered, durably.
-    pub fn delivered(&self, source: &str) {
-        self.delivered.get_or_create(&SourceLabel { source: source.to_owned() }).inc();
-    }
-
-    /// An event of this source is dead, durably.
-    pub fn dead(&self, source: &str) {
-        self.dead.get_or_create(&SourceLabel { source: source.to_owned() }).inc();
     }
 
     /// An event got its lease after `wait`; `quiet` when it had found its lane within its burst.
@@ -300,32 +303,52 @@ impl Metrics {
     }
 }
 
-/// The counters of one source.
+/// The counters of one source's events: what became durable, and nothing before it (I7).
+#[derive(Debug)]
+pub struct EventMetrics {
+    accepted: Counter,
+    delivered: Counter,
+    dead: Counter,
+    fallback: HashMap<Missing, Counter>,
+    no_rule: Counter,
+}
+
+impl EventMetrics {
+    /// An event is durable, whether or not its sender still waits for the answer.
+    pub fn accepted(&self, key_source: &KeySource) {
+        self.accepted.inc();
+        match key_source {
+            KeySource::Rule { .. } => {}
+            KeySource::Missing(missing) => {
+                self.fallback.get(missing).map(Counter::inc);
+            }
+            KeySource::NoRule => {
+                self.no_rule.inc();
+            }
+        }
+    }
+
+    /// An event is delivered, durably.
+    pub fn delivered(&self) {
+        self.delivered.inc();
+    }
+
+    /// An event is dead, durably.
+    pub fn dead(&self) {
+        self.dead.inc();
+    }
+}
+
+/// The counters of one source's requests.
 #[derive(Debug)]
 pub struct SourceMetrics {
     all: Arc<Metrics>,
     name: String,
-    accepted: Counter,
     skew: Gauge<f64, AtomicU64>,
-    fallback: HashMap<Missing, Counter>,
-    no_rule: Counter,
     secrets: parking_lot::Mutex<HashMap<usize, Counter>>,
 }
 
 impl SourceMetrics {
-    /// An event is durable and will be answered with a 2xx.
-    pub fn accepted(&self) {
-        self.accepted.inc();
-    }
-
-    /// An event has no key; `None`: no rule applies to its source.
-    pub fn fallback(&self, missing: Option<Missing>) {
-        match missing.and_then(|m| self.fallback.get(&m)) {
-            Some(counter) => counter.inc(),
-            None => self.no_rule.inc(),
-        };
-    }
-
     /// The signature matched with the secret at this place of the list.
     pub fn secret_matched(&self, index: usize) {
         let mut secrets = self.secrets.lock();
@@ -366,11 +389,12 @@ mod tests {
     fn what_is_counted_is_exposed_under_its_documented_name() {
         let metrics = Arc::new(Metrics::new("fsync"));
         let source = metrics.source("/hooks");
-        source.accepted();
+        let events = metrics.events_of("/hooks");
+        let rule = KeySource::Rule { rule: "body.id".into(), signed: true };
+        [rule, KeySource::Missing(Missing::NotJson), KeySource::NoRule].iter().for_each(|key| events.accepted(key));
+        events.delivered();
         source.rejected("bad_signature");
         source.shed("full");
-        source.fallback(Some(Missing::NotJson));
-        source.fallback(None);
         source.secret_matched(1);
         source.skew(-3);
         metrics.rejected_without_source("unknown_path");
@@ -378,7 +402,9 @@ mod tests {
         metrics.attempted("delivered", Duration::from_millis(3));
         let text = metrics.encode().unwrap();
         for line in [
-            r#"fairlane_events_accepted_total{source="/hooks"} 1"#,
+            r#"fairlane_events_accepted_total{source="/hooks"} 3"#,
+            r#"fairlane_events_delivered_total{source="/hooks"} 1"#,
+            r#"fairlane_events_dead_total{source="/hooks"} 0"#,
             r#"fairlane_events_rejected_total{source="/hooks",reason="bad_signature"} 1"#,
             r#"fairlane_events_rejected_total{source="",reason="unknown_path"} 1"#,
             r#"fairlane_shed_total{source="/hooks",reason="full"} 1"#,
@@ -396,6 +422,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
-        assert_eq!(metrics.accepted_of("/hooks"), 1);
+        assert_eq!(metrics.accepted_of("/hooks"), 3);
     }
 }

@@ -19,7 +19,7 @@ use super::policy::PolicyTable;
 use super::{Fact, Shared, recover};
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, Engine};
-use crate::event::{Mono, Now};
+use crate::event::{Event, Mono, Now};
 use crate::store::Error;
 
 /// How often gauges are set, expired changes end and the beat is shown when nothing happens.
@@ -132,7 +132,8 @@ impl Driver {
     /// The batch is durable, or was refused: only now are its senders answered, and only now may it be delivered (I7).
     fn appended(&mut self, result: super::append::Appended) {
         let now = self.shared.clock.now();
-        if let Some((first, events)) = self.appends.answer(result, now.mono) {
+        let count = |event: &Event| self.delivery.accepted(event);
+        if let Some((first, events)) = self.appends.answer(result, now.mono, count) {
             let queued = self.delivery.keep(first, &events);
             self.engine.on_appended(queued, now);
         }

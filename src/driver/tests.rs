@@ -164,6 +164,27 @@ async fn after_a_lost_commit_nobody_gets_a_2xx() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_is_counted_at_its_commit_though_its_sender_has_given_up() {
+    let w = world();
+    let mut gate = w.memory.hold_next(Call::Append);
+    let sender = w.submit(1, 1);
+    gate.arrived().await;
+    sender.abort();
+    settle().await;
+    let counted = |line: &str| w.handle.metrics().encode().unwrap().lines().any(|l| l == line);
+    assert!(!counted(r#"fairlane_events_accepted_total{source="test"} 1"#), "nothing is durable yet");
+    gate.open();
+    // The next one comes after it.
+    assert_eq!(w.submit(2, 1).await.unwrap(), Ok(Seq(2)));
+    assert!(counted(r#"fairlane_events_accepted_total{source="test"} 2"#));
+    // What is not stored is not counted.
+    w.memory.fail_next(Call::Append, Error::Full("no space".into()));
+    assert_eq!(w.submit(3, 1).await.unwrap(), Err(Shed::Full));
+    assert!(counted(r#"fairlane_events_accepted_total{source="test"} 2"#));
+    assert!(counted(r#"fairlane_fallback_events_total{source="test",reason="no_rule"} 2"#));
+}
+
+#[tokio::test(start_paused = true)]
 async fn stopping_answers_what_came_before_and_refuses_what_comes_after() {
     let w = world();
     let mut gate = w.memory.hold_next(Call::Append);

@@ -28,7 +28,7 @@ use super::route::{Pattern, Router};
 use super::{Limits, Settings, Source};
 use crate::clock::Clock;
 use crate::driver::{Budget, Charge, Crowded, Handle, Rejection, Shed};
-use crate::event::{Event, EventId, KeySource, Mono, Wall};
+use crate::event::{Event, EventId, Mono, Wall};
 use crate::key;
 use crate::metrics::SourceMetrics;
 use crate::verify;
@@ -254,7 +254,6 @@ async fn ingest(
         Ok(Err(shed)) => return Err(Refused::Shed(shed)),
         Err(_elapsed) => return Err(Refused::Shed(Shed::TooSlow)),
     }
-    source.metrics.accepted();
     Ok(reply::accepted(source, id))
 }
 
@@ -327,11 +326,6 @@ fn group(
         query: parts.uri.query(),
         body: &body,
     });
-    match &grouped.key_source {
-        KeySource::Rule { .. } => {}
-        KeySource::Missing(missing) => source.metrics.fallback(Some(*missing)),
-        KeySource::NoRule => source.metrics.fallback(None),
-    }
     Event {
         id: front.new_id(arrival.received),
         received: arrival.received,
