@@ -1,4 +1,4 @@
-//! The calls about groups and the upstream: how they stand, and changes that act from the next lease on.
+//! The calls about groups: how they stand, and changes that act from the next lease on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Admin;
 use super::api::rfc3339;
 use super::problem::Problem;
-use crate::driver::{BreakerState, Change, Ended, Expiry, GroupView, Rate, Sort};
+use crate::driver::{Change, Ended, Expiry, GroupView, Rate, Sort};
 use crate::event::{Group, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -137,11 +137,7 @@ impl GroupPatch {
             return Err(Problem::Parameter("concurrency: expected 1 or more; pause the group to stop it".to_owned()));
         }
         let rate = self.rate.as_deref().map(rate).transpose()?;
-        let expiry = match self.expires.as_deref() {
-            None => Expiry::Usual,
-            Some("never") => Expiry::Never,
-            Some(text) => Expiry::At(moment(text, now)?),
-        };
+        let expiry = expiry(self.expires.as_deref(), now)?;
         let nothing = self.paused.is_none() && self.weight.is_none() && self.concurrency.is_none() && rate.is_none();
         if nothing {
             let expected = "expected one of paused, weight, concurrency, rate";
@@ -152,7 +148,7 @@ impl GroupPatch {
 }
 
 /// `500/s`, `10000/m`, `7/h`: how many, in how many microseconds.
-fn rate(text: &str) -> Result<(u32, u64), Problem> {
+pub(super) fn rate(text: &str) -> Result<(u32, u64), Problem> {
     let wrong = || Problem::Parameter(format!("rate: expected a rate such as 500/s, 10000/m or 7/h, found {text:?}"));
     let (events, unit) = text.split_once('/').ok_or_else(wrong)?;
     let per = match unit.trim() {
@@ -163,6 +159,15 @@ fn rate(text: &str) -> Result<(u32, u64), Problem> {
     };
     let events = events.trim().parse().ok().filter(|events| *events > 0).ok_or_else(wrong)?;
     Ok((events, per))
+}
+
+/// When a change ends.
+pub(super) fn expiry(text: Option<&str>, now: Wall) -> Result<Expiry, Problem> {
+    match text {
+        None => Ok(Expiry::Usual),
+        Some("never") => Ok(Expiry::Never),
+        Some(text) => moment(text, now).map(Expiry::At),
+    }
 }
 
 fn moment(text: &str, now: Wall) -> Result<Wall, Problem> {
@@ -269,81 +274,20 @@ pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView
     Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
 }
 
-#[derive(Serialize)]
-pub(super) struct UpstreamView {
-    paused: bool,
-    breaker: BreakerJson,
-    slots: SlotsJson,
-    attempt_median_ms: Option<f64>,
-    active_groups: usize,
-}
-
-#[derive(Serialize)]
-struct BreakerJson {
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    opens_in_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slots: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct SlotsJson {
-    busy: u32,
-    slow: u32,
-    retry: u32,
-    free: u32,
-}
-
-pub(super) async fn upstream(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
-    let info = admin.handle.upstream().await.map_err(ended)?;
-    let now = admin.handle.now().mono;
-    let breaker = match info.breaker {
-        BreakerState::Closed => BreakerJson { state: "closed", opens_in_s: None, slots: None },
-        BreakerState::SlowStart { slots } => BreakerJson { state: "slow_start", opens_in_s: None, slots: Some(slots) },
-        BreakerState::HalfOpen => BreakerJson { state: "half_open", opens_in_s: None, slots: None },
-        BreakerState::Open { until } => {
-            BreakerJson { state: "open", opens_in_s: Some(until.since(now).as_secs_f64()), slots: None }
-        }
-    };
-    let slots = info.slots;
-    Ok(Json(UpstreamView {
-        paused: info.paused,
-        breaker,
-        slots: SlotsJson { busy: slots.busy, slow: slots.slow, retry: slots.retry, free: slots.free },
-        attempt_median_ms: info.median.map(ms),
-        active_groups: info.active_groups,
-    }))
-}
-
-/// What may be changed of the upstream while it runs; its other numbers are the file's, which is applied live.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UpstreamPatch {
-    paused: bool,
-}
-
-pub(super) async fn patch_upstream(State(admin): Shared, body: Bytes) -> Result<Json<UpstreamView>, Problem> {
-    let patch: UpstreamPatch = json(&body)?;
-    admin.handle.pause_upstream(patch.paused).await.map_err(ended)?;
-    tracing::info!(audit = true, paused = patch.paused, "the upstream was paused or resumed");
-    upstream(State(admin)).await
-}
-
-fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {
+pub(super) fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body)
         .map_err(|error| Problem::Parameter(format!("the body is not the JSON expected here: {error}")))
 }
 
-fn ended(error: Ended) -> Problem {
+pub(super) fn ended(error: Ended) -> Problem {
     Problem::Store(error.to_string())
 }
 
-fn ms(span: Duration) -> f64 {
+pub(super) fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1_000.0
 }
 
-fn written(events: u32, per: Duration) -> String {
+pub(super) fn written(events: u32, per: Duration) -> String {
     match per.as_secs() {
         1 => format!("{events}/s"),
         60 => format!("{events}/m"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::settings::Policy;
+use super::value::Slot;
 use super::{Config, Rate};
 use crate::{deliver, driver, engine};
 
@@ -34,7 +35,7 @@ impl Config {
                 attempts: upstream.retry.attempts,
                 max_age: upstream.retry.max_age,
                 backoff: upstream.retry.backoff,
-                concurrency: Some(upstream.retry.concurrency),
+                concurrency: own_concurrency(self.tree.at("upstream").at("retry")),
             },
             breakers: engine::Breakers { upstream: upstream.breaker, group: upstream.group_breaker },
             // One hold for all sources: the longest that any of them allows.
@@ -68,22 +69,26 @@ impl Config {
     /// How groups are treated.
     #[must_use]
     pub fn policies(&self) -> driver::FilePolicies {
-        let groups = &self.groups;
+        let (groups, tree) = (&self.groups, self.tree.at("groups"));
+        let usual = own_concurrency(tree.at("defaults"));
+        let policy = |policy: &Policy, slot: &Slot| engine::Policy {
+            weight: policy.weight,
+            concurrency: own_concurrency(slot).or(usual),
+            rate: policy.rate.map(rate),
+            paused: false,
+        };
+        let overrides = groups.overrides.iter().zip(tree.at("overrides").items());
         driver::FilePolicies {
-            defaults: policy(&groups.defaults),
-            fallback: policy(&groups.fallback),
-            overrides: groups.overrides.iter().map(|o| (o.matches.clone(), policy(&o.policy))).collect(),
+            defaults: policy(&groups.defaults, tree.at("defaults")),
+            fallback: policy(&groups.fallback, tree.at("fallback")),
+            overrides: overrides.map(|(o, slot)| (o.matches.clone(), policy(&o.policy, slot))).collect(),
         }
     }
 }
 
-fn policy(policy: &Policy) -> engine::Policy {
-    engine::Policy {
-        weight: policy.weight,
-        concurrency: Some(policy.concurrency),
-        rate: policy.rate.map(rate),
-        paused: false,
-    }
+/// What the file says of it; null is left to the engine, for then it is a part of the slots, whose number may change live.
+fn own_concurrency(slot: &Slot) -> Option<u32> {
+    slot.at("concurrency").maybe()
 }
 
 fn rate(rate: Rate) -> engine::Rate {

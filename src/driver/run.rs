@@ -16,6 +16,7 @@ use super::append::Appends;
 use super::command::Command;
 use super::delivery::Delivery;
 use super::policy::PolicyTable;
+use super::upstream::UpstreamTable;
 use super::{Fact, Shared, recover};
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, Engine};
@@ -37,8 +38,7 @@ pub struct Driver {
     pub(super) engine: Engine,
     pub(super) policies: Arc<PolicyTable>,
     pub(super) delivery: Delivery,
-    /// Whether a person paused the upstream.
-    pub(super) upstream_paused: bool,
+    pub(super) upstream: UpstreamTable,
     facts: mpsc::Receiver<Fact>,
     appends: Appends,
     stopping: bool,
@@ -49,12 +49,12 @@ impl Driver {
         facts: mpsc::Receiver<Fact>,
         shared: Arc<Shared>,
         engine: Engine,
-        policies: Arc<PolicyTable>,
+        (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
         deliver: Deliver,
     ) -> Self {
         let delivery = Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, delivery, upstream_paused: false, facts, appends, stopping: false }
+        Self { shared, engine, policies, upstream, delivery, facts, appends, stopping: false }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -158,7 +158,17 @@ impl Driver {
             let policy = self.policies.of(&group);
             self.engine.set_policy(&group, policy, now);
         }
+        if self.upstream.expire(now.wall) {
+            tracing::info!("a change of the upstream has expired");
+            self.apply_upstream(now);
+        }
         self.show_sizes(now);
+    }
+
+    /// What holds for the upstream acts from the next lease on.
+    pub(super) fn apply_upstream(&mut self, now: Now) {
+        self.engine.set_settings(self.upstream.settings(), now);
+        self.engine.set_upstream_paused(self.upstream.is_paused());
     }
 
     fn show_sizes(&self, now: Now) {
