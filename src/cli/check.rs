@@ -15,7 +15,7 @@ pub const OK: u8 = 0;
 pub const CONFIG: u8 = 78;
 
 /// Checks the configuration `text` of `file` and writes to `out` what it comes to: every problem, or the effective
-/// configuration, secrets masked, with notes. The text for people is YAML as well, the notes in comments. The answer is the
+/// configuration, secrets masked, with what follows each outcome of an attempt, and notes. The text for people is YAML as well, the rest in comments. The answer is the
 /// exit status.
 ///
 /// # Errors
@@ -32,8 +32,15 @@ pub fn check(
     match (config::load(text, file, env, files), json) {
         (Ok(config), false) => write_config(&config, file, out)?,
         (Ok(config), true) => {
+            let outcomes = config.outcomes().into_iter();
+            let outcomes: Vec<_> =
+                outcomes.map(|(outcome, follows)| json!({ "outcome": outcome, "follows": follows })).collect();
             let notes: Vec<_> = config.notes.iter().map(|n| json!({ "path": n.path, "text": n.text })).collect();
-            writeln!(out, "{:#}", json!({ "ok": true, "notes": notes, "effective": config.json() }))?;
+            writeln!(
+                out,
+                "{:#}",
+                json!({ "ok": true, "notes": notes, "outcomes": outcomes, "effective": config.json() })
+            )?;
         }
         (Err(problems), json) => {
             write_problems(&problems, json, out)?;
@@ -80,6 +87,12 @@ pub(super) fn run(path: &Path, json: bool) -> u8 {
 fn write_config(config: &Config, file: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# {file} has no problems. The effective configuration:")?;
     write!(out, "{}", config.effective)?;
+    let outcomes = config.outcomes();
+    let width = outcomes.iter().map(|(outcome, _)| outcome.len()).max().unwrap_or(0);
+    writeln!(out, "# What follows an attempt:")?;
+    for (outcome, follows) in &outcomes {
+        writeln!(out, "#   {outcome:width$}  {follows}")?;
+    }
     for note in &config.notes {
         writeln!(out, "# note: {note}")?;
     }

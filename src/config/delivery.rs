@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::settings::Policy;
 use super::value::Slot;
-use super::{Config, Rate};
+use super::{Config, Rate, scalar};
+use crate::deliver::{Follows, Limit};
 use crate::{deliver, driver, engine};
 
 /// The head start where a lease is charged as one event: ten of them (one second stands for one).
@@ -64,6 +65,22 @@ impl Config {
             signing_secret: upstream.signing_secret.clone(),
             never: upstream.retry.never.clone(),
         }
+    }
+
+    /// What follows each outcome of an attempt, in words: computed from the rule that deliveries go by.
+    #[must_use]
+    pub fn outcomes(&self) -> Vec<(String, String)> {
+        let retry = &self.upstream.retry;
+        let age = scalar::show_duration(retry.max_age);
+        let words = |follows| match follows {
+            Follows::Settled => "settled".to_owned(),
+            Follows::Dead => "dead letter at once".to_owned(),
+            Follows::Retried(Limit::Age) => format!("retried, until {age} after the first attempt"),
+            Follows::Retried(Limit::Attempts) => {
+                format!("retried, at most {} such attempts, until {age} after the first", retry.attempts)
+            }
+        };
+        deliver::table(&retry.never).into_iter().map(|row| (row.outcome, words(row.follows))).collect()
     }
 
     /// How groups are treated.
