@@ -4,6 +4,7 @@
 mod cost;
 mod fair;
 pub(super) mod model;
+mod outage;
 mod props;
 mod rig;
 mod rules;

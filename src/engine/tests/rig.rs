@@ -225,6 +225,11 @@ impl Rig {
         }
     }
 
+    /// Successful attempts of all groups.
+    pub(super) fn delivered(&self) -> u64 {
+        self.got.values().map(|got| got.delivered).sum()
+    }
+
     pub(super) fn got(&self, group: &str) -> Got {
         self.got.get(&Group::of(&[group])).cloned().unwrap_or_default()
     }
@@ -237,6 +242,18 @@ impl Rig {
     pub(super) fn order(&self) -> Vec<u64> {
         self.trace.as_ref().unwrap().iter().map(|(_, dispatch)| dispatch.seq.0).collect()
     }
+}
+
+/// A line of the table that a run with `--nocapture` prints: what was measured, in virtual time.
+#[expect(clippy::print_stdout, reason = "shown with --nocapture, to be quoted")]
+pub(super) fn row(what: &str, found: &str) {
+    println!("| {what} | {found} |");
+}
+
+/// The same for waits: p50, p90 and p99.
+pub(super) fn row_of_waits(what: &str, waits: &mut [Duration]) {
+    let of = [0.5, 0.9, 0.99].map(|q| format!("{:.1} ms", quantile(waits, q).as_secs_f64() * 1e3));
+    row(what, &of.join(" | "));
 }
 
 /// The `q`-th quantile.
