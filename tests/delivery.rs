@@ -226,28 +226,45 @@ fn bursts(gateway: &Gateway, receiver: &Upstream, group: &str, bursts: usize, pe
     waits(&receiver.received(), group)
 }
 
+/// A number in the environment, for the full size of a test.
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// 30 slots of 50 ms are 600 events a second.
+const SLOTS: usize = 30;
+const ATTEMPT: Duration = Duration::from_millis(50);
+
+/// Waits of a quiet store that sends `count` bursts of five, alone and beside `groups` floods of `events` in all, in milliseconds.
+fn beside_floods(groups: usize, events: usize, count: usize) {
+    let receiver = upstream(|_| answer(200).after(ATTEMPT)).keeping(|request| !request.group().starts_with("noisy"));
+    let gateway = gateway(&yaml(&receiver, &format!("  concurrency: {SLOTS}"))).start();
+    let alone = p99(&bursts(&gateway, &receiver, "before", 5, Duration::ZERO));
+    flood(&gateway, groups, events);
+    // It stays within its share: a burst takes five attempts' time, and it has slots / groups of it a second.
+    let period = (ATTEMPT * 5 * (groups as u32 + 1) / SLOTS as u32).max(Duration::from_secs(1));
+    let beside = p99(&bursts(&gateway, &receiver, "quiet", count, period));
+    let backlog = gateway.json("/api/v1/status")["backlog"]["events"].as_u64().unwrap();
+    println!(
+        "{groups} floods of {events} events: quiet p99 {alone} ms alone, {beside} ms beside; {backlog} still wait"
+    );
+    assert!(backlog > 100, "the flood was over before the quiet store was measured: {backlog} left");
+    // One median attempt; four for bursts of five where many others flood.
+    let allowed = alone + ATTEMPT.as_millis() as u64 * if groups == 1 { 1 } else { 4 };
+    assert!(beside <= allowed, "{groups} floods: {beside} ms, alone {alone} ms, allowed {allowed} ms");
+}
+
+/// `FLOOD=100000 cargo test --release --test delivery` is the full size of this and the next; a debug build takes a part of it.
 #[test]
 fn a_flood_delays_only_its_own_store() {
-    // 30 slots of 50 ms are 600 events a second. A burst of five in a second is 0.25 s of worker time; the share of one among 101
-    // stores is 30 / 101 = 0.3 s, so the quiet store stays within it.
-    let attempt = Duration::from_millis(50);
-    let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let (events, many) = (number("FLOOD", 16_000), number("FLOODS", 100));
-    for groups in [1, many] {
-        let receiver = upstream(move |_| answer(200).after(attempt));
-        let gateway = gateway(&yaml(&receiver, "  concurrency: 30")).start();
-        let alone = p99(&bursts(&gateway, &receiver, "before", 5, Duration::ZERO));
-        flood(&gateway, groups, events);
-        let beside = p99(&bursts(&gateway, &receiver, "quiet", 6, Duration::from_secs(1)));
-        let backlog = gateway.json("/api/v1/status")["backlog"]["events"].as_u64().unwrap();
-        println!(
-            "{groups} floods of {events} events: quiet p99 {alone} ms alone, {beside} ms beside; {backlog} still wait"
-        );
-        assert!(backlog > 100, "the flood was over before the quiet store was measured: {backlog} left");
-        // One median attempt; four for bursts of five where many others flood.
-        let allowed = alone + attempt.as_millis() as u64 * if groups == 1 { 1 } else { 4 };
-        assert!(beside <= allowed, "{groups} floods: {beside} ms, alone {alone} ms, allowed {allowed} ms");
-    }
+    beside_floods(1, number("FLOOD", 50_000), 6);
+}
+
+/// While a quiet store sends a burst within its share, each of 500 floods is served five events too: so many have to wait.
+#[test]
+fn five_hundred_floods_delay_only_their_own_stores() {
+    let groups = number("FLOODS", 500);
+    beside_floods(groups, number("FLOOD", groups * 40), 3);
 }
 
 #[test]

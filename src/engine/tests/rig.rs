@@ -245,7 +245,6 @@ impl Rig {
 }
 
 /// A line of the table that a run with `--nocapture` prints: what was measured, in virtual time.
-#[expect(clippy::print_stdout, reason = "shown with --nocapture, to be quoted")]
 pub(super) fn row(what: &str, found: &str) {
     println!("| {what} | {found} |");
 }
