@@ -13,6 +13,8 @@ use crate::event::{Group, Now};
 pub(super) enum Command {
     /// List active groups.
     Groups(Sort, usize, oneshot::Sender<Vec<GroupView>>),
+    /// Show the backlog's ages in the metrics; the groups with most pending events, so many.
+    ShowBacklog(usize, oneshot::Sender<Vec<GroupView>>),
     /// One group.
     Group(Group, oneshot::Sender<GroupView>),
     /// Change one group, on what is queued too.
@@ -58,6 +60,11 @@ pub struct UpstreamInfo {
 pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
     match command {
         Command::Groups(sort, limit, reply) => answer(reply, driver.engine.groups(sort, limit, now.mono)),
+        Command::ShowBacklog(top, reply) => {
+            driver.show_backlog(now);
+            let groups = if top == 0 { Vec::new() } else { driver.engine.groups(Sort::Depth, top, now.mono) };
+            answer(reply, groups);
+        }
         Command::Group(group, reply) => answer(reply, driver.engine.group(&group, now.mono)),
         Command::Change(group, change, expiry, reply) => {
             let changed = driver.policies.change(&group, change, expiry, now.wall);

@@ -268,6 +268,14 @@ impl Handle {
         self.ask(|reply| Command::Groups(sort, limit, reply)).await
     }
 
+    /// Brings the metrics of the backlog up to date; gives the groups with most pending events, at most `top`.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn show_backlog(&self, top: usize) -> Result<Vec<GroupView>, Ended> {
+        self.ask(|reply| Command::ShowBacklog(top, reply)).await
+    }
+
     /// One group, active or not.
     ///
     /// # Errors

@@ -188,9 +188,14 @@ impl Driver {
             BreakerState::Open { .. } => 3,
         };
         let slots = [("busy", slots.busy), ("slow", slots.slow), ("retry", slots.retry), ("free", slots.free)];
-        metrics.scheduler(slots, breaker, self.engine.retries_overdue(OVERDUE));
+        metrics.scheduler(slots, breaker);
         let counted = metrics.invariant_violations.get();
         metrics.invariant_violations.inc_by(self.engine.violations().saturating_sub(counted));
+    }
+
+    /// Shows in the metrics what takes time in the number of groups; done when somebody asks, not every second.
+    pub(super) fn show_backlog(&self, now: Now) {
+        self.shared.metrics.backlog(self.engine.ages(now.mono), self.engine.retries_overdue(OVERDUE));
     }
 
     fn obey(&mut self, command: Command, now: Now) {
