@@ -236,6 +236,7 @@ const SLOTS: usize = 30;
 const ATTEMPT: Duration = Duration::from_millis(50);
 
 /// Waits of a quiet store that sends `count` bursts of five, alone and beside `groups` floods of `events` in all, in milliseconds.
+#[expect(clippy::print_stdout, reason = "the figures, shown with --nocapture")]
 fn beside_floods(groups: usize, events: usize, count: usize) {
     let receiver = upstream(|_| answer(200).after(ATTEMPT)).keeping(|request| !request.group().starts_with("noisy"));
     let gateway = gateway(&yaml(&receiver, &format!("  concurrency: {SLOTS}"))).start();

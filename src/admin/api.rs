@@ -253,7 +253,7 @@ impl EventsQuery {
 }
 
 /// What is wrong with a query, without the words that only a programmer of this would understand.
-fn unreadable(rejection: &QueryRejection) -> Problem {
+pub(super) fn unreadable(rejection: &QueryRejection) -> Problem {
     let text = rejection.body_text();
     let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
     Problem::Parameter(text.replace("invalid digit found in string", "expected a whole number"))

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
-use super::api::rfc3339;
+use super::api::{rfc3339, unreadable};
 use super::problem::Problem;
 use crate::driver::{Change, Ended, Expiry, GroupView, Rate, Sort};
 use crate::event::{Group, Wall};
@@ -67,7 +67,7 @@ pub(super) async fn list(
     State(admin): Shared,
     query: Result<Query<GroupsQuery>, QueryRejection>,
 ) -> Result<Json<GroupsView>, Problem> {
-    let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
     let sort = match query.sort.as_deref() {
         None | Some("age") => Sort::Age,
         Some("depth") => Sort::Depth,
@@ -94,7 +94,7 @@ pub(super) struct GroupQuery {
 
 impl GroupQuery {
     fn group(query: Result<Query<Self>, QueryRejection>) -> Result<Group, Problem> {
-        let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+        let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
         Group::from_written(&query.name).ok_or_else(|| {
             let name = &query.name;
             Problem::Parameter(format!(
@@ -352,6 +352,18 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_refused_in_our_own_words() {
+        for (text, why) in
+            [("sort=age&limit=many", "limit: expected a whole number"), ("name=a", "unknown field `name`")]
+        {
+            let uri = format!("http://h/?{text}").parse().unwrap();
+            let refused = Query::<GroupsQuery>::try_from_uri(&uri).map_err(|rejection| unreadable(&rejection));
+            let error = format!("{:?}", refused.err().unwrap());
+            assert!(error.contains(why) && !error.contains("deserialize"), "{error}");
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod send;
 pub mod verify;
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -121,6 +122,11 @@ pub fn main() -> ExitCode {
         Command::Sources(sources) => api::sources(&sources),
         Command::Doctor { store, json } => doctor::run(&store, json),
     })
+}
+
+/// An address to listen on or to ask.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:8081".to_owned())
 }
 
 /// Help and version are answers; everything else is a usage error.

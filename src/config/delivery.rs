@@ -39,13 +39,6 @@ impl Config {
                 concurrency: own_concurrency(self.tree.at("upstream").at("retry")),
             },
             breakers: engine::Breakers { upstream: upstream.breaker, group: upstream.group_breaker },
-            // One hold for all sources: the longest that any of them allows.
-            order_max_hold: self
-                .order_max_hold
-                .values()
-                .max()
-                .copied()
-                .unwrap_or_else(|| engine::Settings::default().order_max_hold),
             // The beginning of an attempt is written with the next batch; waiting for it would add a sync to every wait. A crash in
             // between repeats an attempt that was in flight, which it would do anyway.
             begun_first: false,
@@ -98,6 +91,7 @@ impl Config {
         driver::FilePolicies {
             defaults: policy(&groups.defaults, tree.at("defaults")),
             fallback: policy(&groups.fallback, tree.at("fallback")),
+            order_max_hold: self.order_max_hold.clone(),
             overrides: overrides.map(|(o, slot)| (o.matches.clone(), policy(&o.policy, slot))).collect(),
         }
     }

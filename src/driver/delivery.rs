@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::outcome;
+use super::policy::PolicyTable;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Engine, Queued, Request, Settle, Ticket};
 use crate::event::{Event, Lane, Now, Seq, Wall};
@@ -37,6 +38,7 @@ pub(super) enum Done {
 pub(super) struct Delivery {
     store: Arc<dyn LaneStore>,
     deliver: Deliver,
+    policies: Arc<PolicyTable>,
     metrics: Arc<Metrics>,
     /// By source, as many as there ever were in this process.
     counters: HashMap<Arc<str>, EventMetrics>,
@@ -48,10 +50,16 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(store: Arc<dyn LaneStore>, deliver: Deliver, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn LaneStore>,
+        deliver: Deliver,
+        policies: Arc<PolicyTable>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             store,
             deliver,
+            policies,
             metrics,
             counters: HashMap::new(),
             work: JoinSet::new(),
@@ -197,6 +205,9 @@ impl Delivery {
                 self.cancels.remove(&ticket);
                 let ending = outcome::ending(&attempt);
                 if let Some(event) = event {
+                    if let (Some(_), Some(max)) = (&event.order, self.policies.order_max_hold(&event.source)) {
+                        engine.may_hold(ticket, max);
+                    }
                     self.ended.insert(seq, (outcome::note(&attempt), Arc::clone(&event.source)));
                 }
                 engine.on_finished(ticket, ending, attempt.took, now);

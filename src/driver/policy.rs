@@ -3,7 +3,7 @@
 //! A person's word wins over the file's until it expires. It is written down before it is answered, so that a restart does not
 //! forget it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct FilePolicies {
     pub fallback: Policy,
     /// A glob on the written form, and the policy of those it matches; the first match counts.
     pub overrides: Vec<(String, Policy)>,
+    /// By a source's name: how long an event of it may hold its order key.
+    pub order_max_hold: HashMap<Arc<str>, Duration>,
 }
 
 /// A change of one group, each part of it kept from before where it is not given.
@@ -122,6 +124,11 @@ impl PolicyTable {
             live.change.apply(&mut policy);
         }
         policy
+    }
+
+    /// How long an event of `source` may hold its order key; `None` for a source that is no longer there.
+    pub(super) fn order_max_hold(&self, source: &str) -> Option<Duration> {
+        self.file.read().order_max_hold.get(source).copied()
     }
 
     /// The changes in force.

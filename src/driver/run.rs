@@ -52,7 +52,8 @@ impl Driver {
         (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
         deliver: Deliver,
     ) -> Self {
-        let delivery = Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&shared.metrics));
+        let delivery =
+            Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
         Self { shared, engine, policies, upstream, delivery, facts, appends, stopping: false }
     }

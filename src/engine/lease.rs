@@ -56,6 +56,8 @@ pub(super) struct Lease {
     pub(super) removal: Option<Removal>,
     /// What of it is in the books that people read.
     worked_us: u64,
+    /// How long its event may hold its order key, where its source says so.
+    hold_max: Option<Duration>,
     timer: Mono,
 }
 
@@ -76,6 +78,7 @@ impl Lease {
             overdue: false,
             removal: None,
             worked_us: 0,
+            hold_max: None,
             timer: Mono(u64::MAX),
             ev,
         }
@@ -157,6 +160,14 @@ impl Engine {
         let Some(lease) = self.leases.remove(ticket) else { return false };
         self.finish(lease, ending, took, now);
         true
+    }
+
+    /// How long the event of this lease may hold its order key, where its source says otherwise than
+    /// [`Settings::order_max_hold`]. Told before the attempt's end, which may need it; the source is known to who has the event.
+    pub fn may_hold(&mut self, ticket: Ticket, max: Duration) {
+        if let Some(lease) = self.leases.get_mut(ticket) {
+            lease.hold_max = Some(max);
+        }
     }
 
     /// The attempt may be made: its beginning is durable, or need not be.
@@ -363,12 +374,12 @@ impl Engine {
 
     /// What follows for the event.
     fn follow(&mut self, lease: Lease, ending: Ending, now: Now) {
-        let Lease { lid, mut ev, removal, .. } = lease;
+        let Lease { lid, mut ev, removal, hold_max, .. } = lease;
         if matches!(ending, Ending::Client(_)) {
             ev.refused = ev.refused.saturating_add(1);
         }
         let seq = ev.seq;
-        let hold_left = self.hold_left(lease.gid, &mut ev, ending);
+        let hold_left = self.hold_left(lease.gid, &mut ev, hold_max, ending);
         let next = retry::next(&self.settings.retry, &ev, ending, hold_left, now.mono, &mut self.rng);
         self.retries.settle(seq);
         let (verdict, after) = match (next, removal) {
@@ -392,14 +403,17 @@ impl Engine {
 
     /// How much longer the event may hold its order key: from its first failure, counting only time in which the upstream answered other
     /// groups (R7).
-    fn hold_left(&self, gid: u32, ev: &mut Ev, ending: Ending) -> Option<Duration> {
+    fn hold_left(&self, gid: u32, ev: &mut Ev, max: Option<Duration>, ending: Ending) -> Option<Duration> {
         if ending == Ending::Success || ev.order.is_none() {
             return None;
         }
         let alone = self.groups.get(gid).map_or(0, |group| group.answered_alone_us);
         let clock = self.upstream.answered_us.saturating_sub(alone);
         let from = *ev.held_from.get_or_insert(clock);
-        Some(self.settings.order_max_hold.saturating_sub(Duration::from_micros(clock.saturating_sub(from))))
+        Some(
+            max.unwrap_or(self.settings.order_max_hold)
+                .saturating_sub(Duration::from_micros(clock.saturating_sub(from))),
+        )
     }
 
     /// Asks for the end of an attempt, or ends a lease whose attempt has not been asked for.

@@ -23,6 +23,9 @@ pub(super) type Answer = Box<dyn FnMut(&Dispatch, Mono) -> (Duration, Ending)>;
 /// Whether another event takes the place of one that ended.
 pub(super) type Refill = Box<dyn Fn(&Lane) -> bool>;
 
+/// What a lane's source says of order keys.
+pub(super) type Hold = Box<dyn Fn(&Lane) -> Option<Duration>>;
+
 /// What a group got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Got {
@@ -44,6 +47,8 @@ pub(super) struct Rig {
     pub(super) trace: Option<Vec<(Mono, Dispatch)>>,
     /// Told of every event that ended: what to append instead of it.
     pub(super) refill: Option<Refill>,
+    /// How long an event may hold its order key, where its source says.
+    pub(super) hold: Option<Hold>,
     pub(super) cancelled: Vec<Ticket>,
     arrivals: Vec<Lane>,
     things: BinaryHeap<Reverse<(u64, u64, Thing)>>,
@@ -80,6 +85,7 @@ impl Rig {
             got: BTreeMap::new(),
             trace: None,
             refill: None,
+            hold: None,
             cancelled: Vec::new(),
             arrivals: Vec::new(),
             things: BinaryHeap::new(),
@@ -173,6 +179,9 @@ impl Rig {
                 got.worker_us += took.as_micros() as u64;
                 got.delivered += u64::from(ending == Ending::Success);
                 let now = self.at();
+                if let Some(max) = self.hold.as_ref().and_then(|hold| hold(&lane)) {
+                    self.engine.may_hold(ticket, max);
+                }
                 self.engine.on_finished(ticket, ending, took, now);
                 if self.refill.as_ref().is_some_and(|refill| refill(&lane)) {
                     self.append(&lane, 1);

@@ -344,6 +344,33 @@ fn a_key_is_given_up_after_an_hour_in_which_others_were_answered_and_not_before(
 }
 
 #[test]
+fn each_source_has_its_own_hold_and_a_restart_keeps_it() {
+    let mut settings = unbroken();
+    settings.retry.backoff.max = ms(10_000);
+    // Events of `short` come from a source that allows a minute; the others have the usual hour.
+    let world = || {
+        let mut rig = Rig::new(settings.clone());
+        rig.hold = Some(Box::new(|lane| (lane.group.as_str() == "short").then_some(ms(60_000))));
+        rig.answer = Box::new(|dispatch, _| (ms(5), if dispatch.seq.0 <= 2 { BAD } else { Ending::Success }));
+        (0..400).for_each(|n| rig.arrive_at(&lane("b"), rig.now.plus(ms(n * 1_000))));
+        rig
+    };
+    let mut rig = world();
+    rig.append_as(&lane("short"), 1, Some("k"), false);
+    rig.append_as(&lane("usual"), 1, Some("k"), false);
+    rig.run(ms(10_000));
+    assert_eq!(rig.engine.totals().dead, 0);
+    let mut after = world();
+    after.store = rig.store.clone();
+    let now = after.at();
+    for (lane, (fresh, retrying, oldest)) in after.store.lanes() {
+        after.engine.on_recovered(&lane, fresh, retrying, oldest, now);
+    }
+    after.run(ms(300_000));
+    assert_eq!((after.view("short").dead, after.view("usual").dead, after.view("usual").retrying), (1, 0, 1));
+}
+
+#[test]
 fn keys_recovered_as_retrying_hold_their_events() {
     let mut rig = Rig::new(unbroken());
     rig.answer = Box::new(|dispatch, _| (ms(5), if dispatch.seq.0 == 1 { BAD } else { Ending::Success }));
