@@ -8,15 +8,17 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 # Rounds of kill -9 in `make crash`.
 CRASH_ROUNDS ?= 100
+# How long `make fuzz` goes on.
+FUZZ_SECONDS ?= 600
 # Where `make run` listens and keeps its events.
 LISTEN ?= 127.0.0.1:8080
 ADMIN ?= 127.0.0.1:8081
 DATA ?= ./fairlane-data
 
-.PHONY: help setup check test run crash sim bench
+.PHONY: help setup check test run crash sim fuzz bench bench-verify
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what building and testing need (Debian-like machines; nothing to do elsewhere)
 	@.ci/setup
@@ -34,6 +36,7 @@ test: setup ## Everything that CI runs: check, then all tests
 	$(CARGO) test --locked
 
 run: ## Serve gateway.yaml on the loopback (LISTEN=, ADMIN=, DATA= to change)
+	@.ci/setup build
 	$(CARGO) run --locked --release -- run -c gateway.yaml --listen $(LISTEN) --admin $(ADMIN) --data $(DATA)
 
 crash: ## Kill it CRASH_ROUNDS times (100) at random points: nothing that was acknowledged may be lost
@@ -41,6 +44,12 @@ crash: ## Kill it CRASH_ROUNDS times (100) at random points: nothing that was ac
 
 sim: ## The engine against a model world in virtual time, with faults (SIM_SEED= repeats one, SIM_SEEDS= widens)
 	$(CARGO) test --locked --test sim -- --nocapture
+
+fuzz: ## Mutated requests through every scheme and key for FUZZ_SECONDS (600)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --test fuzz -- --nocapture
+
+bench-verify: ## What judging and grouping a request costs, 1 KB to 10 MB
+	$(CARGO) bench --locked --bench verify
 
 bench: ## Compare with nginx on this machine, in one run (a minute; BENCH_ROUNDS=, BENCH_SECONDS= to change)
 	@.ci/setup bench

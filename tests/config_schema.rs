@@ -1,4 +1,10 @@
-//! The JSON Schema and the checker say the same, as far as the schema goes.
+//! The JSON Schema and the checker say the same, as far as the schema goes; `docs/configuration.md` is the same table as a page.
+//!
+//! After a change of the table write the page again, and read the difference:
+//!
+//! ```sh
+//! UPDATE_EXPECTED=1 cargo test --test config_schema
+//! ```
 
 #![cfg(test)]
 
@@ -208,4 +214,17 @@ fn the_command_prints_it() {
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert_eq!(schema["properties"]["upstream"]["anyOf"][0]["anyOf"][1]["properties"]["concurrency"]["default"], 64);
     assert_eq!(schema["required"], json!(["sources"]));
+}
+
+#[test]
+fn the_page_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        std::fs::write(&path, config::page()).unwrap();
+    }
+    let now = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        now == config::page(),
+        "docs/configuration.md is old: UPDATE_EXPECTED=1 cargo test --test config_schema writes it again"
+    );
 }

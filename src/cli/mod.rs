@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 pub use check::CONFIG;
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 /// It went wrong.
 pub const FAILED: u8 = 1;
@@ -50,7 +50,11 @@ enum Command {
     },
     /// Print the JSON Schema of the configuration, for editors
     #[command(after_help = "Example: fairlane schema > gateway.schema.json")]
-    Schema,
+    Schema {
+        /// Print a page for people instead, in Markdown
+        #[arg(long)]
+        markdown: bool,
+    },
     /// Sign a test event as a provider would, and post it
     #[command(
         after_help = "Example: fairlane send --provider shopify --secret env:SHOPIFY_SECRET --to http://127.0.0.1:8080/webhooks/shopify \\\n           --header 'X-Shopify-Shop-Domain: a.myshopify.com' < order.json"
@@ -102,6 +106,12 @@ struct ConfigFile {
     path: PathBuf,
 }
 
+/// The command line as its parser knows it: every command, argument and default. Documentation is held to it.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -112,7 +122,8 @@ pub fn main() -> ExitCode {
     ExitCode::from(match cli.command {
         Command::Run(run) => run::run(run),
         Command::Check { config, json } => check::run(&config.path, json),
-        Command::Schema => check::run_schema(),
+        Command::Schema { markdown: true } => print(crate::config::page().as_bytes()),
+        Command::Schema { markdown: false } => check::run_schema(),
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
         Command::Providers { name } => providers::run(name.as_deref()),

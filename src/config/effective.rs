@@ -1,10 +1,12 @@
 //! The configuration written again: every default filled in, secrets masked, and what a null stands for beside it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::scalar;
 use super::value::{Key, Slot, Value};
+use crate::verify;
 
 /// What stands for a secret.
 pub(super) const MASK: &str = "***";
@@ -77,7 +79,7 @@ pub(super) fn line(value: &Value) -> String {
         Value::Duration(d) => scalar::show_duration(*d),
         Value::Size(n) => scalar::show_size(*n),
         Value::Rate(rate) => rate.to_string(),
-        Value::Text(text) => word(text),
+        Value::Text(text) => word(&without_password(text)),
         Value::Secret(_) => format!("\"{MASK}\""),
         Value::Key(key) => key_line(key),
         Value::List(items) => format!("[{}]", joined(items.iter().map(|item| line(&item.value)))),
@@ -99,13 +101,21 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
         Value::Number(n) => json!(n),
         Value::Duration(d) => json!(scalar::show_duration(*d)),
         Value::Rate(rate) => json!(rate.to_string()),
-        Value::Text(text) => json!(text),
+        Value::Text(text) => json!(without_password(text)),
         Value::Secret(_) => json!(MASK),
         Value::Key(key) => key_json(key),
         Value::List(items) => items.iter().map(|item| json(&item.value)).collect(),
         Value::Map(members) => {
             Json::Object(members.iter().map(|(name, slot)| (name.clone(), json(&slot.value))).collect())
         }
+    }
+}
+
+/// An address with what stands for its user and password, if it has them.
+fn without_password(text: &str) -> Cow<'_, str> {
+    match verify::without_user(text) {
+        Cow::Borrowed(same) => Cow::Borrowed(same),
+        Cow::Owned(bare) => Cow::Owned(bare.replacen("://", &format!("://{MASK}@"), 1)),
     }
 }
 

@@ -635,7 +635,7 @@ static BASIC: Map = map(&[field(
 
 static SECRET: Map = Map {
     fields: &[
-        field("value", REQUIRED, Kind::Secret(None), "The secret."),
+        field("value", REQUIRED, Kind::Secret(Some(&text::KEY)), "The secret."),
         field("until", NULL, Kind::Text(&text::MOMENT), "When it ends: RFC 3339, or a date (its first moment, UTC)."),
     ],
     short: Some("value"),

@@ -13,6 +13,7 @@ mod effective;
 mod fields;
 mod nearest;
 mod notes;
+mod page;
 mod problem;
 mod providers;
 mod raw;
@@ -41,6 +42,7 @@ use crate::store::embedded;
 use crate::{admin, listen};
 
 pub use notes::Note;
+pub use page::page;
 pub use problem::{Place, Problem};
 pub use reload::reload;
 pub use scalar::Rate;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use http::{HeaderName, HeaderValue, Method, Uri};
 
 use crate::listen::route::Pattern;
+use crate::verify;
 
 /// A form of text.
 pub(super) struct Text {
@@ -59,7 +60,9 @@ pub(super) static UPSTREAM_URL: Text =
     Text { expected: "an http or https URL with a host, e.g. http://127.0.0.1:3000", read: upstream_url };
 /// Where the provider believes that we are.
 pub(super) static PUBLIC_URL: Text =
-    Text { expected: "an http or https URL with a host, e.g. https://hooks.example.com", read: upstream_url };
+    Text { expected: "an http or https URL with a host, e.g. https://hooks.example.com", read: public_url };
+/// A secret that signs. Whether it may be empty depends on the scheme, which is not known here.
+pub(super) static KEY: Text = Text { expected: "a secret: text, \"${NAME}\" or file:/path", read: |t| Ok(as_is(t)) };
 /// A file or directory.
 pub(super) static FILE: Text = Text { expected: "the path of a file", read: file };
 /// A path of a request.
@@ -176,6 +179,11 @@ fn upstream_url(text: &str) -> Result<String, String> {
     } else {
         Ok(as_is(text))
     }
+}
+
+/// Some providers sign the address with the user and password that it was configured with.
+fn public_url(text: &str) -> Result<String, String> {
+    upstream_url(&verify::without_user(text)).map(|_| as_is(text))
 }
 
 fn file(text: &str) -> Result<String, String> {

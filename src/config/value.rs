@@ -1,7 +1,9 @@
 //! What was read: a tree of typed values in the shape of the field table, every default filled in.
 
+use std::fmt;
 use std::time::Duration;
 
+use super::effective;
 use super::problem::Place;
 use super::scalar::Rate;
 use crate::event::Secret;
@@ -18,7 +20,7 @@ pub(super) struct Slot {
 }
 
 /// A value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(super) enum Value {
     /// Nothing, where that means something; or a required field that has a problem.
     Null,
@@ -33,6 +35,13 @@ pub(super) enum Value {
     Key(Key),
     List(Vec<Slot>),
     Map(Vec<(String, Slot)>),
+}
+
+/// As it is shown anywhere: an address may hold a password.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&effective::line(self))
+    }
 }
 
 /// A key rule as written.

@@ -4,9 +4,9 @@ use super::build::Builder;
 use super::scalar;
 use super::text;
 use super::value::Slot;
-use crate::event::Wall;
+use crate::event::{Secret, Wall};
 use crate::verify::generic::{Future, HmacSpec, PlaceSpec, TimestampSpec};
-use crate::verify::{Choice, GenericSpec, SecretSpec, Spec, SpecError, Verifier};
+use crate::verify::{Choice, GenericSpec, Scheme, SecretSpec, Spec, SpecError, Verifier};
 
 /// How a source may say who sends.
 const SCHEMES: [&str; 6] = ["provider", "hmac", "token", "bearer", "basic", "none"];
@@ -18,7 +18,7 @@ impl Builder<'_, '_> {
             return None;
         }
         let choice = self.choice(path, slot)?;
-        let secrets = self.secrets(path, slot)?;
+        let secrets = self.secrets(path, slot, &choice)?;
         self.about_secrets(path, &choice, &secrets);
         let spec = Spec {
             choice,
@@ -112,17 +112,26 @@ impl Builder<'_, '_> {
         Some(TimestampSpec { place, unit: at("unit"), tolerance: slot.at("tolerance").maybe(), future })
     }
 
-    fn secrets(&mut self, path: &str, slot: &Slot) -> Option<Vec<SecretSpec>> {
+    fn secrets(&mut self, path: &str, slot: &Slot, choice: &Choice) -> Option<Vec<SecretSpec>> {
         let (one, many) = (slot.at("secret"), slot.at("secrets"));
         if !one.is_null() && !many.items().is_empty() {
             let problem = self.checker.problem_at(path, one.place, "both secret and secrets are given");
             problem.hint = Some("move the one into the list".to_owned());
             return None;
         }
-        let all = (!one.is_null()).then_some(one).into_iter().chain(many.items());
-        all.map(|secret| {
+        let one = (!one.is_null()).then(|| (format!("{path}.secret"), one));
+        let many = many.items().iter().enumerate().map(|(i, secret)| (format!("{path}.secrets[{i}]"), secret));
+        let all = one.into_iter().chain(many);
+        let spaced = choice.scheme().is_some_and(Scheme::has_a_header_for_each_secret);
+        all.map(|(path, secret)| {
+            let value: Secret = secret.at("value").maybe()?;
+            if value.expose().is_empty() && !spaced {
+                self.checker.problem_at(&path, secret.place, "the secret is empty").hint =
+                    Some("with an empty secret anybody can sign".to_owned());
+                return None;
+            }
             let until = secret.at("until").maybe::<String>().and_then(|text| text::moment(&text).ok());
-            Some(SecretSpec { value: secret.at("value").maybe()?, until: until.map(Wall) })
+            Some(SecretSpec { value, until: until.map(Wall) })
         })
         .collect()
     }

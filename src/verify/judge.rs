@@ -368,7 +368,7 @@ impl fmt::Debug for Verifier {
             .field("name", &self.name)
             .field("secrets", &self.secrets.len())
             .field("window", &self.window)
-            .field("public_url", &self.public_url)
+            .field("public_url", &self.public_url.as_deref().map(shown_url))
             .field("enforce", &self.enforce)
             .finish_non_exhaustive()
     }

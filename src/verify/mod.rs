@@ -73,7 +73,7 @@ pub use generic::GenericSpec;
 pub use handshake::Reply;
 pub use judge::{Request, Verified, Verifier, When};
 pub use preset::{Preset, preset, presets};
-pub use reject::{Rejection, Skew};
+pub use reject::{Rejection, Skew, without_user};
 pub use scheme::Scheme;
 pub use sign::{Outgoing, SignError};
 pub use spec::{Choice, SecretSpec, Spec, SpecError};

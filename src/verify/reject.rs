@@ -3,6 +3,7 @@
 //! No message holds a secret or a signature that would have been right. What came from outside is
 //! shortened, and its control and bidirectional characters are escaped.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -195,12 +196,21 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 
 /// An address as a message may show it: as [`shown`], user and password taken out.
 pub(super) fn shown_url(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return shown(url.as_bytes()) };
+    match without_user(url) {
+        Cow::Borrowed(url) => shown(url.as_bytes()),
+        Cow::Owned(bare) => shown(bare.replacen("://", "://***@", 1).as_bytes()),
+    }
+}
+
+/// An address without user and password (RFC 3986 §3.2.1): owned where it had them, else as it was.
+#[must_use]
+pub fn without_user(url: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Cow::Borrowed(url) };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let user_ends = rest.get(..end).and_then(|authority| authority.rfind('@'));
     match user_ends.and_then(|at| rest.get(at + 1..)) {
-        Some(host) => shown(format!("{scheme}://***@{host}").as_bytes()),
-        None => shown(url.as_bytes()),
+        Some(host) => Cow::Owned(format!("{scheme}://{host}")),
+        None => Cow::Borrowed(url),
     }
 }
 

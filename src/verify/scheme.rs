@@ -294,6 +294,12 @@ impl Scheme {
         }
     }
 
+    /// Whether each secret belongs to a header of its own, so that one may be left empty to say which the others are.
+    #[must_use]
+    pub fn has_a_header_for_each_secret(&self) -> bool {
+        matches!(self, Self::Signed(signed) if matches!(signed.carrier, Carrier::Own(_)))
+    }
+
     /// The headers that a request must have for it: those that carry the proof (the first present
     /// one counts; one that ends in `-` stands for itself and a number), then the others.
     #[must_use]

@@ -40,6 +40,17 @@ pub enum Choice {
     Scheme(Scheme),
 }
 
+impl Choice {
+    /// The scheme; `None` where the name is no preset's.
+    #[must_use]
+    pub fn scheme(&self) -> Option<&Scheme> {
+        match self {
+            Self::Preset(name) => preset(name).map(|preset| &preset.scheme),
+            Self::Scheme(scheme) => Some(scheme),
+        }
+    }
+}
+
 /// One secret and how long it is in use.
 #[derive(Clone, Debug)]
 pub struct SecretSpec {

@@ -7,7 +7,7 @@ use std::path::Path;
 pub(super) type Tree = BTreeMap<String, String>;
 
 /// Directories and files that are not the project's: built, run-time, or the version control's.
-const SKIPPED: [&str; 4] = ["target", ".git", "fairlane-data", "fairlane-spool"];
+const SKIPPED: [&str; 6] = ["target", ".git", "fairlane-data", "fairlane-spool", "node_modules", "__pycache__"];
 
 /// All text files below `root`.
 pub(super) fn read_tree(root: &Path) -> Tree {

@@ -1,0 +1,288 @@
+//! The files under `deploy/` agree with each other, with the command line and with the project: ports, paths, variables, what is
+//! copied. Units are judged by systemd itself where it is there; no container is built here.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::panic, reason = "likewise")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::{Gateway, gateway};
+
+const LISTEN_PORT: &str = "8080";
+const ADMIN_PORT: &str = "8081";
+const DATA: &str = "/var/lib/fairlane";
+const CONFIG: &str = "/etc/fairlane/gateway.yaml";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn deploy(name: &str) -> PathBuf {
+    root().join("deploy").join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(deploy(name)).unwrap_or_else(|error| panic!("deploy/{name}: {error}"))
+}
+
+fn yaml(name: &str) -> Value {
+    serde_saphyr::from_str(&text(name)).unwrap()
+}
+
+/// `NAME=value` of env.example.
+fn example_variables() -> Vec<String> {
+    let set = |line: &&str| !line.starts_with('#') && line.contains('=');
+    text("env.example").lines().filter(set).map(str::to_owned).collect()
+}
+
+/// The instructions of the Dockerfile, continued lines joined.
+fn instructions() -> Vec<(String, String)> {
+    let joined = text("Dockerfile").replace("\\\n", " ");
+    let lines = joined.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    lines
+        .map(|line| line.split_once(' ').map(|(word, rest)| (word.to_owned(), rest.trim().to_owned())).unwrap())
+        .collect()
+}
+
+fn instruction(word: &str) -> Vec<String> {
+    instructions().into_iter().filter(|(w, _)| w == word).map(|(_, rest)| rest).collect()
+}
+
+/// The last word in `[...]`, as a list.
+fn exec_form(rest: &str) -> Vec<String> {
+    serde_json::from_str(&rest[rest.find('[').unwrap()..]).unwrap()
+}
+
+/// The values of a unit's key, section and all.
+fn unit(file: &str, section: &str, key: &str) -> Vec<String> {
+    let text = text(file);
+    let body = text.split(&format!("[{section}]\n")).nth(1).unwrap_or_else(|| panic!("{file} has no [{section}]"));
+    let body = body.split("\n[").next().unwrap();
+    let values = body.lines().filter_map(|line| line.strip_prefix(&format!("{key}=")));
+    values.map(str::to_owned).collect()
+}
+
+/// The arguments are `run` with the configuration and data directory that all agree on; the command line takes them.
+fn is_a_run(arguments: &[&str]) {
+    let after = |flag: &str| arguments.iter().position(|a| *a == flag).map(|at| arguments[at + 1]);
+    assert_eq!((arguments[0], after("-c"), after("--data")), ("run", Some(CONFIG), Some(DATA)), "{arguments:?}");
+    // With a file that is not there it ends with 78; a flag that it does not know would be 64.
+    let here = arguments.iter().map(|argument| if *argument == CONFIG { "no-such-file.yaml" } else { argument });
+    let output = Command::new(env!("CARGO_BIN_EXE_fairlane")).args(here).output().unwrap();
+    assert_eq!(output.status.code(), Some(78), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A gateway with the configuration that is deployed, and the example's variables.
+fn deployed() -> Gateway {
+    let variables = example_variables();
+    let mut through = vec!["env"];
+    through.extend(variables.iter().map(String::as_str));
+    gateway(&text("gateway.yaml")).through(&through).start()
+}
+
+#[test]
+fn the_deployed_configuration_serves_with_the_variables_of_the_example() {
+    let gateway = deployed();
+    assert_eq!(gateway.json("/api/v1/sources")["sources"][0]["path"], "/webhooks/shopify");
+    let yaml = yaml("gateway.yaml");
+    assert_eq!(yaml["listen"]["address"], format!("0.0.0.0:{LISTEN_PORT}"));
+    assert_eq!(yaml["admin"]["address"], format!("127.0.0.1:{ADMIN_PORT}"));
+    assert_eq!(yaml["store"]["embedded"]["path"], DATA);
+}
+
+#[test]
+fn the_health_check_asks_a_real_gateway() {
+    let mut gateway = deployed();
+    let port = gateway.admin.port().to_string();
+    let healthy = || Command::new(deploy("healthcheck")).env("ADMIN_PORT", &port).output().unwrap().status.success();
+    assert!(healthy());
+    gateway.signal("KILL");
+    gateway.wait();
+    assert!(!healthy());
+    assert!(
+        text("healthcheck").contains(&format!("ADMIN_PORT:-{ADMIN_PORT}")),
+        "its default is the image's admin port"
+    );
+}
+
+/// One that cannot commit says 503 at `/readyz`; the status decides, not that somebody answers.
+#[test]
+fn the_health_check_is_red_on_anything_but_200() {
+    let upstream = support::upstream::upstream(|_| support::upstream::answer(503));
+    let mut check = Command::new(deploy("healthcheck"));
+    check.env("ADMIN_PORT", upstream.address.port().to_string());
+    assert!(!check.output().unwrap().status.success());
+    assert_eq!(upstream.received()[0].target, "/readyz");
+    upstream.rule(|_| support::upstream::answer(200));
+    assert!(check.output().unwrap().status.success());
+}
+
+#[test]
+fn the_units_start_what_is_there() {
+    let start = unit("fairlane.service", "Service", "ExecStart").remove(0);
+    let words: Vec<&str> = start.split_whitespace().collect();
+    assert_eq!(words[0], "/usr/local/bin/fairlane");
+    is_a_run(&words[1..]);
+    assert_eq!(format!("/var/lib/{}", unit("fairlane.service", "Service", "StateDirectory")[0]), DATA);
+    assert_eq!(unit("fairlane.socket", "Socket", "ListenStream"), [format!("0.0.0.0:{LISTEN_PORT}")]);
+    // The admin side binds its own: a second inherited socket would become it.
+    let drain = fairlane_default("shutdown", "drain").trim_end_matches('s').parse::<u64>().unwrap();
+    let stop: u64 = unit("fairlane.service", "Service", "TimeoutStopSec")[0].parse().unwrap();
+    assert!(stop >= drain + 10, "systemd would kill it while it drains: {stop} s for {drain} s");
+    let codes = &unit("fairlane.service", "Service", "RestartPreventExitStatus")[0];
+    assert_eq!(codes.as_str(), format!("{} {}", fairlane::cli::USAGE, fairlane::cli::CONFIG));
+}
+
+/// The default of a field, from the schema.
+fn fairlane_default(map: &str, field: &str) -> String {
+    let schema = fairlane::config::schema();
+    let fields = schema["properties"][map]["anyOf"][0].clone();
+    fields["properties"][field]["default"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_units() {
+    let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {
+        println!("LEFT OUT: systemd's own judgement of the units, for want of systemd-analyze");
+        return;
+    };
+    assert!(version.status.success());
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["fairlane.service", "fairlane.socket"] {
+        let here = text(name).replace("/usr/local/bin/fairlane", env!("CARGO_BIN_EXE_fairlane"));
+        std::fs::write(folder.path().join(name), here).unwrap();
+    }
+    let judged = |arguments: &[&str]| {
+        let output = Command::new("systemd-analyze").args(arguments).current_dir(folder.path()).output().unwrap();
+        let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        (output.status.success(), format!("{out}{errors}"))
+    };
+    let (fine, said) = judged(&["verify", "--man=no", "./fairlane.service", "./fairlane.socket"]);
+    assert!(fine && !said.contains("fairlane."), "{said}");
+    // 0 is nothing to fear, 10 everything; without the hardening it is above 9. Judging files needs systemd 250.
+    let (fine, said) = judged(&["security", "--offline=true", "--threshold=20", "--no-pager", "./fairlane.service"]);
+    assert!(fine || said.contains("unrecognized option"), "{said}");
+}
+
+#[test]
+fn the_dockerfile_copies_what_is_there_and_what_is_needed() {
+    let ignore = text("Dockerfile.dockerignore");
+    let let_in: BTreeSet<&str> = ignore.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    let mut copied = BTreeSet::new();
+    let mut stages = BTreeSet::new();
+    for (word, rest) in instructions() {
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        match word.as_str() {
+            "FROM" if words.len() == 3 => drop(stages.insert(words[2].to_owned())),
+            "COPY" => match words[0].strip_prefix("--from=") {
+                Some(stage) => assert!(stages.contains(stage), "{rest}"),
+                None => copied.extend(words[..words.len() - 1].iter().map(|word| (*word).to_owned())),
+            },
+            _ => {}
+        }
+    }
+    for path in &copied {
+        assert!(root().join(path).exists(), "{path} is copied and not there");
+        assert!(let_in.contains(path.as_str()), "{path} is copied and ignored");
+    }
+    assert_eq!(copied.len(), let_in.len(), "nothing is let in that is not copied");
+    // cargo reads Cargo.toml as a whole, and every file that it names has to be there.
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    for path in manifest.lines().filter_map(|line| line.strip_prefix("path = \"")) {
+        let path = path.trim_end_matches('"');
+        assert!(
+            copied.iter().any(|from| path.starts_with(from.as_str())),
+            "Cargo.toml names {path}, which is not copied"
+        );
+    }
+    let rust = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap().trim_matches('"');
+    assert!(
+        instruction("FROM")[0].starts_with(&format!("rust:{rust}-")),
+        "it builds with the Rust that Cargo.toml asks for"
+    );
+    assert!(instruction("RUN")[0].contains("cmake"));
+}
+
+#[test]
+fn the_image_runs_the_gateway_as_nobody_of_weight() {
+    assert_eq!(instruction("ENTRYPOINT"), [r#"["fairlane"]"#]);
+    let command = exec_form(&instruction("CMD")[0]);
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    is_a_run(&words);
+    assert!(words.contains(&format!("0.0.0.0:{ADMIN_PORT}").as_str()));
+    assert_eq!(instruction("EXPOSE"), [format!("{LISTEN_PORT} {ADMIN_PORT}")]);
+    assert_eq!(instruction("VOLUME"), [DATA]);
+    let user = instruction("USER").pop().unwrap();
+    assert!(user != "root" && user != "0", "{user}");
+    let made = instruction("RUN").pop().unwrap();
+    assert!(made.contains("useradd") && made.contains(&format!("-o {user} ")) && made.contains(DATA), "{made}");
+    let check = exec_form(&instruction("HEALTHCHECK")[0]).remove(0);
+    assert!(instruction("COPY").iter().any(|copy| copy.ends_with(&format!("/usr/local/bin/{check}"))), "{check}");
+}
+
+#[test]
+fn compose_joins_what_is_there() {
+    let compose = yaml("compose.yaml");
+    let (gateway, receiver) = (&compose["services"]["gateway"], &compose["services"]["receiver"]);
+    let context = deploy(gateway["build"]["context"].as_str().unwrap());
+    assert!(context.join(gateway["build"]["dockerfile"].as_str().unwrap()).is_file());
+    let ports: Vec<_> = gateway["ports"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    // The admin side is published on the loopback alone.
+    assert_eq!(ports, [format!("{LISTEN_PORT}:{LISTEN_PORT}"), format!("127.0.0.1:{ADMIN_PORT}:{ADMIN_PORT}")]);
+    for service in [gateway, receiver] {
+        for volume in service["volumes"].as_array().unwrap().iter().filter_map(Value::as_str) {
+            let source = volume.split(':').next().unwrap();
+            let known = if source.starts_with('.') {
+                deploy(source).exists()
+            } else {
+                compose["volumes"].get(source).is_some()
+            };
+            assert!(known, "{volume}");
+        }
+    }
+    let mounted = |service: &Value, end: &str| {
+        service["volumes"].as_array().unwrap().iter().any(|v| v.as_str().is_some_and(|v| v.contains(end)))
+    };
+    assert!(mounted(gateway, &format!("events:{DATA}")) && mounted(gateway, &format!("./gateway.yaml:{CONFIG}")));
+    assert_eq!(receiver["command"][1], "/app/receiver.py");
+    assert!(
+        mounted(receiver, "receivers/python:/app") && root().join("examples/receivers/python/receiver.py").is_file()
+    );
+    let upstream = gateway["environment"]["UPSTREAM"].as_str().unwrap();
+    assert_eq!(upstream, format!("http://receiver:{}", receiver["environment"]["PORT"].as_str().unwrap()));
+    let drain = fairlane_default("shutdown", "drain").trim_end_matches('s').parse::<u64>().unwrap();
+    let grace = gateway["stop_grace_period"].as_str().unwrap().trim_end_matches('s').parse::<u64>().unwrap();
+    assert!(grace >= drain + 10);
+}
+
+/// What the configuration needs is asked for by compose and stands in the example.
+#[test]
+fn every_variable_is_set_somewhere() {
+    let gateway_yaml = text("gateway.yaml");
+    let needed: BTreeSet<&str> = gateway_yaml.split("${").skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
+    let compose = yaml("compose.yaml");
+    let given = compose["services"]["gateway"]["environment"].as_object().unwrap();
+    let example = example_variables();
+    for variable in needed {
+        let (name, default) =
+            variable.split_once(":-").map_or((variable, None), |(name, default)| (name, Some(default)));
+        assert!(given.contains_key(name), "compose.yaml does not give {name}");
+        let stands = example.iter().any(|line| line.starts_with(&format!("{name}=")));
+        assert!(stands || default.is_some(), "env.example does not have {name}");
+    }
+    for service in ["gateway", "receiver"] {
+        for value in compose["services"][service]["environment"].as_object().unwrap().values() {
+            let Some(name) = value.as_str().and_then(|v| v.strip_prefix("${")) else { continue };
+            let name = name.split([':', '}']).next().unwrap();
+            assert!(
+                example.iter().any(|line| line.starts_with(&format!("{name}="))),
+                "env.example does not have {name}"
+            );
+        }
+    }
+}
