@@ -66,7 +66,7 @@ fn wait_until_settled(admin: SocketAddr, runtime: &Runtime, server: &Server) -> 
             let Settled { accepted, delivered } = settled;
             bail!("{delivered} of {accepted} events were delivered within {SETTLE_LIMIT:?}: {}", server.last_words());
         }
-        runtime.block_on(tokio::time::sleep(ASK_EVERY));
+        runtime.block_on(async { tokio::time::sleep(ASK_EVERY).await });
     }
 }
 
