@@ -14,11 +14,16 @@ FUZZ_SECONDS ?= 600
 LISTEN ?= 127.0.0.1:8080
 ADMIN ?= 127.0.0.1:8081
 DATA ?= ./fairlane-data
+# What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
+DEMO_ARGS ?=
 
-.PHONY: help setup check test run crash sim fuzz bench bench-verify
+.PHONY: help demo setup check test run crash sim fuzz bench bench-verify
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## See it work: one store floods, nine do not notice (half a minute; DEMO_ARGS=--compare, --help)
+	$(CARGO) run --locked --release -- demo $(DEMO_ARGS)
 
 setup: ## Install what building and testing need (Debian-like machines; nothing to do elsewhere)
 	@.ci/setup

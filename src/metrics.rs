@@ -89,6 +89,7 @@ pub struct Metrics {
     skew: Family<SourceLabel, Gauge<f64, AtomicU64>>,
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
+    live: Family<OutcomeLabel, Counter>,
     delivered: Family<SourceLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
@@ -141,6 +142,7 @@ impl Metrics {
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
+            live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
@@ -239,6 +241,11 @@ impl Metrics {
     pub fn attempted(&self, outcome: &'static str, took: Duration) {
         self.attempts.get_or_create(&OutcomeLabel { outcome }).inc();
         self.attempt_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A request whose sender waited for the upstream's answer ended like this.
+    pub fn lived(&self, outcome: &'static str) {
+        self.live.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// The text exposition format of Prometheus (version 0.0.4 with OpenMetrics names).
@@ -367,6 +374,7 @@ mod tests {
         metrics.rejected_without_source("unknown_path");
         metrics.commit_seconds.observe(0.001);
         metrics.attempted("delivered", Duration::from_millis(3));
+        metrics.lived("relayed");
         let text = metrics.encode().unwrap();
         for line in [
             r#"fairlane_events_accepted_total{source="/hooks"} 3"#,
@@ -382,6 +390,7 @@ mod tests {
             r#"fairlane_build_info{version="0.1.0",durability="fsync"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,
+            r#"fairlane_live_requests_total{outcome="relayed"} 1"#,
             "fairlane_attempt_seconds_count 1",
             r#"fairlane_attempt_seconds_bucket{le="0.005"} 1"#,
             "fairlane_invariant_violations_total 0",

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fairlane::cli::check::{CONFIG, OK, check};
+use fairlane::cli::check::{CONFIG, OK, Shape, check};
 use fairlane::config::{self, Config, Problem};
 
 /// No value of this may ever be printed.
@@ -52,7 +52,8 @@ fn loaded(text: &str) -> Config {
 
 fn printed(text: &str, json: bool) -> (u8, String) {
     let mut out = Vec::new();
-    let status = check(text, "gateway.yaml", &env, &files, json, &mut out).unwrap();
+    let shape = if json { Shape::Json } else { Shape::Whole };
+    let status = check(text, "gateway.yaml", &env, &files, shape, &mut out).unwrap();
     (status, String::from_utf8(out).unwrap())
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use fairlane::deliver::{Follows, Job, Limit, Outcome, RetryAfter, RetryScope, Settings};
+use fairlane::deliver::{BodyEnd, Follows, Job, Limit, Outcome, RetryAfter, RetryScope, Settings};
 use fairlane::event::{Group, Lane, Secret};
 use fairlane::verify::{Choice, Request, SecretSpec, Spec, Verifier};
 use hmac::{KeyInit, Mac};
@@ -49,7 +49,7 @@ async fn a_2xx_is_delivered_with_the_beginning_of_its_body() {
         assert_eq!(attempt.follows, Follows::Settled);
         assert_eq!(&*attempt.error, "");
         let kept = attempt.answer.unwrap();
-        assert_eq!((kept.status, kept.body.as_ref(), kept.complete), (status, body.as_bytes(), true));
+        assert_eq!((kept.status, kept.body.as_ref(), kept.end), (status, body.as_bytes(), BodyEnd::Whole));
         assert_eq!(world.counted("delivered"), 1);
         assert_eq!(upstream.seen().len(), 1);
     }

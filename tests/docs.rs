@@ -406,7 +406,7 @@ fn the_ten_lines_of_the_readme_run_as_they_stand() {
     let got = receiver.wait_for(1).remove(0);
     assert_eq!((got.target.as_str(), got.group()), ("/webhooks/shopify", "quiet-store.myshopify.com"));
     assert_eq!(got.body, b"{\"id\":820982911946154508}\n");
-    for part in ["has no problems", "200 OK", "fairlane-event-id: evt_", r#""events":["#, r#""rejections":[]"#] {
+    for part in ["has no problems", "200 OK", "accepted as evt_", r#""events":["#, r#""rejections":[]"#] {
         assert!(printed.contains(part), "{part} is not in\n{printed}");
     }
 }

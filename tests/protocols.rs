@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -177,4 +177,31 @@ async fn h2c_is_taken_where_it_is_switched_on_and_has_the_same_limits() {
     assert_eq!(send(Version::HTTP_11, 10 * 1024).await, Ok((StatusCode::OK, Version::HTTP_11)));
     assert_eq!(send(Version::HTTP_2, 10 * 1024 + 1).await, Ok((StatusCode::PAYLOAD_TOO_LARGE, Version::HTTP_2)));
     assert_eq!(gateway.events("").len(), 2);
+}
+
+#[tokio::test]
+async fn a_sender_that_leaves_over_tls_while_it_waits_for_a_relayed_answer_is_noticed() {
+    // Takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let authority = authority();
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &identity(&authority, "gateway.test", ExtendedKeyUsagePurpose::ServerAuth));
+    let files = dir.path().display();
+    let gateway = gateway(&format!(
+        "listen: {{ tls: {{ cert: {files}/tls.crt, key: {files}/tls.key }} }}\nupstream: http://{}\n\
+         sources: [{{ path: /any, verify: {{ provider: none }}, respond: upstream }}]\n",
+        silent.local_addr().unwrap()
+    ))
+    .start();
+    let busy = || gateway.json("/api/v1/upstream")["slots"]["busy"].clone();
+    let mut stream = connect(gateway.address, "gateway.test", client_config(&authority, None, &[])).await.unwrap();
+    stream.write_all(b"POST /any HTTP/1.1\r\nHost: hooks.test\r\nContent-Length: 2\r\n\r\n{}").await.unwrap();
+    while busy() != 1 {
+        tokio::task::yield_now().await;
+    }
+    stream.shutdown().await.unwrap();
+    while busy() != 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(gateway.metric("fairlane_live_requests_total{outcome=\"gone\"} "), Some(1.0));
 }

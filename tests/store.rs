@@ -13,8 +13,12 @@ mod lockstep;
 mod power;
 #[path = "store/queues.rs"]
 mod queues;
+#[path = "store/reopening.rs"]
+mod reopening;
 #[path = "store/settle.rs"]
 mod settle;
+#[path = "store/site.rs"]
+mod site;
 #[path = "store/snapshot.rs"]
 mod snapshot;
 #[path = "store/survival.rs"]
@@ -50,6 +54,7 @@ macro_rules! contract {
                 pending_ones_end_from_wherever_they_stand
                 the_first_attempt_stays_the_first
                 interruptions_in_a_row_are_counted_and_another_end_resets_them
+                refused_attempts_are_counted_for_the_life_of_an_event
                 a_story_has_its_attempts_exactly_and_oldest_first
                 a_requeued_event_goes_to_the_end_of_its_lane_with_its_history
                 an_event_may_be_requeued_again_and_again

@@ -48,6 +48,8 @@ pub(super) struct GroupJson {
     reason: String,
     queued: u64,
     retrying: u64,
+    /// Live requests that wait for their turn; those in flight are in `in_flight`.
+    live: u32,
     in_flight: u32,
     oldest_age_s: f64,
     wait_p99_ms: Option<f64>,
@@ -308,6 +310,7 @@ impl GroupJson {
             reason: view.reason,
             queued: view.queued,
             retrying: view.retrying,
+            live: view.live,
             in_flight: view.in_flight,
             oldest_age_s: view.oldest.as_secs_f64(),
             wait_p99_ms: view.wait_p99.map(ms),

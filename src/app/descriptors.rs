@@ -20,6 +20,28 @@ pub(super) fn raise() -> Option<usize> {
     raised.map(|files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
+/// Fewer than this, and the store, the sockets and the log have no room: it would fail in the middle of a start, or of an event.
+const LEAST: usize = 64;
+
+/// Whether there are enough at all.
+///
+/// # Errors
+/// There are not, and what to do.
+pub(super) fn suffice(allowed: Option<usize>) -> anyhow::Result<()> {
+    match allowed {
+        Some(allowed) if allowed < LEAST => anyhow::bail!(
+            "this process may open only {allowed} files, and needs at least {LEAST}: allow it more (LimitNOFILE= in systemd, ulimit -n, \
+             --ulimit nofile= in docker)"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// How many there may be, without asking for more; `None` for any number.
+pub(super) fn most() -> Option<usize> {
+    getrlimit(Resource::Nofile).maximum.map(|files| usize::try_from(files).unwrap_or(usize::MAX))
+}
+
 /// Lowers `listen.limits.connections` to what the system allows; the answer says so where it had to.
 pub(super) fn fit(config: &mut Config, allowed: Option<usize>) -> Option<String> {
     let allowed = allowed?;

@@ -3,8 +3,13 @@
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use crate::config::Problem;
+
 /// The largest file that is taken. The configuration has its own, smaller limit; whatever is above both is some other file.
 const BYTES_MAX: u64 = 16 << 20;
+
+/// Files named where the one that was asked for is not there.
+const OTHERS_MAX: usize = 3;
 
 /// Reads a text, from a pipe too (`-c /dev/stdin`, a secret that a program hands over).
 ///
@@ -35,9 +40,45 @@ pub(super) fn read_again(path: &Path) -> io::Result<String> {
     }
 }
 
+/// What to say about a configuration that cannot be read: another one that may be meant, or how to begin.
+#[must_use]
+pub fn unreadable(path: &Path, error: &io::Error) -> Problem {
+    let name = path.display().to_string();
+    if error.kind() != io::ErrorKind::NotFound {
+        return Problem::unreadable(&name, error, "name another file with -c");
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let yaml = |path: &Path| path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut others: Vec<String> =
+        entries.filter(|path| yaml(path)).map(|path| format!("-c {}", path.display())).collect();
+    others.sort();
+    others.truncate(OTHERS_MAX);
+    let hint = if others.is_empty() {
+        "name another file with -c, or write one: `fairlane providers shopify` prints a source to begin with, gateway.yaml of the \
+         documentation has every field"
+            .to_owned()
+    } else {
+        format!("is it one of these: {}?", others.join(", "))
+    };
+    Problem::unreadable(&name, error, &hint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_that_is_not_there_is_looked_for_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let told = || unreadable(&dir.path().join("gateway.yaml"), &missing()).to_string();
+        assert!(told().contains("providers shopify"), "{}", told());
+        std::fs::write(dir.path().join("fairlane.yml"), "").unwrap();
+        assert!(told().contains("fairlane.yml?"), "{}", told());
+        let other = unreadable(Path::new("gateway.yaml"), &io::ErrorKind::PermissionDenied.into()).to_string();
+        assert!(other.contains("name another file"), "{other}");
+    }
 
     #[test]
     fn what_is_no_text_of_a_sane_size_is_refused_with_the_reason() {

@@ -26,7 +26,9 @@ impl Log {
             LogFormat::Json => true,
             LogFormat::Text => false,
         };
-        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colour = std::io::stderr().is_terminal() && !plain;
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colour);
         let lines = if json { lines.json().flatten_event(true).boxed() } else { lines.with_target(false).boxed() };
         // A second start in one process keeps the first log.
         if tracing_subscriber::registry().with(filter).with(lines).try_init().is_err() {

@@ -4,9 +4,12 @@
 //! store, driver, admin, listener. Order at the end: not ready, stop accepting, answer what was read, let the driver finish, close
 //! the store.
 
+mod checkup;
 mod descriptors;
+mod explain;
 mod files;
 mod log;
+mod place;
 mod reload;
 mod token;
 
@@ -26,13 +29,15 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem};
 use crate::deliver::{Client, Deliver};
 use crate::driver::{self, Handle};
-use crate::event::Wall;
+use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Front, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::embedded::Embedded;
 use crate::store::notebook::Notebook;
-pub use files::read;
+pub use checkup::{Finding, Standing, checkup};
+pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
+pub use files::{read, unreadable};
 // The command line has no other way to the store.
 pub use crate::store::doctor::{Damage, DoctorReport, doctor};
 
@@ -84,7 +89,7 @@ impl Options {
     /// [`Self::load`] with files read by `files`.
     fn load_through(&self, files: &dyn Fn(&Path) -> std::io::Result<String>) -> Result<Config, Vec<Problem>> {
         let name = self.config.display().to_string();
-        let text = files(&self.config).map_err(|error| vec![Problem::unreadable(&name, &error)])?;
+        let text = files(&self.config).map_err(|error| vec![unreadable(&self.config, &error)])?;
         let environment = |name: &str| std::env::var(name).ok();
         let mut config = crate::config::load(&text, &name, &environment, files)?;
         if let Some(address) = self.listen {
@@ -103,7 +108,31 @@ impl Options {
 /// The wall clock, for commands that stamp what they send.
 #[must_use]
 pub fn wall() -> Wall {
-    SystemClock.now().wall
+    now().wall
+}
+
+/// Both clocks, for commands that also measure.
+#[must_use]
+pub fn now() -> Now {
+    SystemClock.now()
+}
+
+/// Asks the system for as many files and sockets as it allows; the answer is how many that is, `None` for any number.
+#[must_use]
+pub fn raise_descriptors() -> Option<usize> {
+    descriptors::raise()
+}
+
+/// Has this process end, as if it were told to (SIGTERM), as soon as the process `parent`, which started it, is gone.
+///
+/// # Errors
+/// `parent` did not start it, or is gone already; or what the system says.
+pub fn end_with(parent: u32) -> anyhow::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    // Only now: one that went before would not be noticed any more.
+    let found = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    anyhow::ensure!(found == Some(parent), "process {parent}, which should have started this one, is gone");
+    Ok(())
 }
 
 /// Serves until a signal ends it, and then in order.
@@ -116,6 +145,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let mut config = options.load().map_err(Failure::Configuration)?;
     let log = Log::init(&config.log);
     let descriptors = descriptors::raise();
+    descriptors::suffice(descriptors)?;
+    place::prepare(&config.store.path)?;
     if let Some(lowered) = descriptors::fit(&mut config, descriptors) {
         tracing::warn!("{lowered}");
     }
@@ -150,6 +181,8 @@ struct Running {
     driver: JoinSet<()>,
     /// The admin listener; ends when this is dropped.
     admin: JoinSet<()>,
+    /// Looks once whether the upstream is there.
+    _probe: JoinSet<()>,
 }
 
 impl Running {
@@ -206,12 +239,24 @@ impl Running {
         announce(&config, addresses);
         let mut driver_task = JoinSet::new();
         driver_task.spawn(driver.run());
+        let mut probe = JoinSet::new();
+        probe.spawn(place::say_if_down(config.upstream.url.clone()));
         let mut admin_task = JoinSet::new();
         admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
         let state = reload::State { options, config, seen, descriptors, token };
         let reloader = Reloader::new(state, log, front, admin, handle.clone(), certificates);
-        Ok(Self { serving, handle, store, reloader, hangup, signals, driver: driver_task, admin: admin_task })
+        Ok(Self {
+            serving,
+            handle,
+            store,
+            reloader,
+            hangup,
+            signals,
+            driver: driver_task,
+            admin: admin_task,
+            _probe: probe,
+        })
     }
 
     /// Runs until a signal or a failure, then drains.
@@ -238,7 +283,8 @@ impl Running {
             // Whether the last batch is durable is unknown: no more 2xx, and a restart reads what is there.
             anyhow::bail!("the store failed: {reason}");
         }
-        let Self { serving, handle, store, reloader, driver, hangup: _ignored, mut signals, admin: _serves_on } = self;
+        let Self { serving, handle, store, reloader, driver, hangup: _ignored, mut signals, admin: _serves_on, _probe } =
+            self;
         tokio::select! {
             ended = drain(serving, handle, store, driver, reloader.drain()) => ended,
             name = signals.end() => anyhow::bail!("a second signal ({name}): ended at once"),
@@ -305,19 +351,15 @@ fn bind(config: &Config) -> anyhow::Result<(Bound, TcpListener)> {
     let bound = match take(0)? {
         Some(listener) => Bound::inherit(listener)?,
         None => Bound::bind(config.listen.address)
-            .with_context(|| taken("listen.address", "--listen", config.listen.address))?,
+            .map_err(|error| place::taken(&error, "listen.address", "--listen", config.listen.address))?,
     };
     let admin = match take(1)? {
         Some(listener) => listener,
         None => TcpListener::bind(config.admin.address)
-            .with_context(|| taken("admin.address", "--admin", config.admin.address))?,
+            .map_err(|error| place::taken(&error, "admin.address", "--admin", config.admin.address))?,
     };
     admin.set_nonblocking(true)?;
     Ok((bound, admin))
-}
-
-fn taken(field: &str, flag: &str, address: SocketAddr) -> String {
-    format!("cannot listen on {address} ({field}; choose another with {flag})")
 }
 
 fn access(config: &Config, token: &crate::event::Secret) -> Access {

@@ -14,9 +14,20 @@ pub const OK: u8 = 0;
 /// Exit status: the configuration is wrong (`EX_CONFIG` of sysexits.h).
 pub const CONFIG: u8 = 78;
 
+/// How much is written, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The whole effective configuration, and what to know about it.
+    Whole,
+    /// Problems and notes alone.
+    Quiet,
+    /// The same as [`Shape::Whole`], for programs.
+    Json,
+}
+
 /// Checks the configuration `text` of `file` and writes to `out` what it comes to: every problem, or the effective
-/// configuration, secrets masked, with what follows each outcome of an attempt, and notes. The text for people is YAML as well, the rest in comments. The answer is the
-/// exit status.
+/// configuration, secrets masked, with what follows each outcome of an attempt, and notes. The text for people is YAML as well, the
+/// rest in comments. The answer is the exit status.
 ///
 /// # Errors
 ///
@@ -26,12 +37,13 @@ pub fn check(
     file: &str,
     env: &dyn Fn(&str) -> Option<String>,
     files: &dyn Fn(&Path) -> io::Result<String>,
-    json: bool,
+    shape: Shape,
     out: &mut dyn Write,
 ) -> io::Result<u8> {
-    match (config::load(text, file, env, files), json) {
-        (Ok(config), false) => write_config(&config, file, out)?,
-        (Ok(config), true) => {
+    match (config::load(text, file, env, files), shape) {
+        (Ok(config), Shape::Whole) => write_config(&config, file, out)?,
+        (Ok(config), Shape::Quiet) => write_notes(&config, "", out)?,
+        (Ok(config), Shape::Json) => {
             let outcomes = config.outcomes().into_iter();
             let outcomes: Vec<_> =
                 outcomes.map(|(outcome, follows)| json!({ "outcome": outcome, "follows": follows })).collect();
@@ -42,8 +54,8 @@ pub fn check(
                 json!({ "ok": true, "notes": notes, "outcomes": outcomes, "effective": config.json() })
             )?;
         }
-        (Err(problems), json) => {
-            write_problems(&problems, json, out)?;
+        (Err(problems), shape) => {
+            write_problems(&problems, shape, out)?;
             return Ok(CONFIG);
         }
     }
@@ -70,13 +82,13 @@ pub(super) fn run_schema() -> u8 {
 }
 
 /// `fairlane check`; the answer is the exit code.
-pub(super) fn run(path: &Path, json: bool) -> u8 {
+pub(super) fn run(path: &Path, shape: Shape) -> u8 {
     let name = path.display().to_string();
     let environment = |name: &str| std::env::var(name).ok();
     let mut out = Vec::new();
     let checked = match app::read(path) {
-        Ok(text) => check(&text, &name, &environment, &app::read, json, &mut out),
-        Err(error) => write_problems(&[Problem::unreadable(&name, &error)], json, &mut out).map(|()| CONFIG),
+        Ok(text) => check(&text, &name, &environment, &app::read, shape, &mut out),
+        Err(error) => write_problems(&[app::unreadable(path, &error)], shape, &mut out).map(|()| CONFIG),
     };
     match checked {
         Ok(code) => code.max(print(&out)),
@@ -84,29 +96,41 @@ pub(super) fn run(path: &Path, json: bool) -> u8 {
     }
 }
 
+/// All of it is YAML: what is said about the configuration stands in comments, at its end, where it is still on the screen.
 fn write_config(config: &Config, file: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# {file} has no problems. The effective configuration:")?;
     write!(out, "{}", config.effective)?;
     let outcomes = config.outcomes();
     let width = outcomes.iter().map(|(outcome, _)| outcome.len()).max().unwrap_or(0);
-    writeln!(out, "# What follows an attempt:")?;
+    writeln!(out, "\n# What follows an attempt:")?;
     for (outcome, follows) in &outcomes {
         writeln!(out, "#   {outcome:width$}  {follows}")?;
     }
-    for note in &config.notes {
-        writeln!(out, "# note: {note}")?;
-    }
-    Ok(())
+    let sources = counted(config.sources.len(), "source");
+    let (slots, cap) = (config.upstream.concurrency, config.groups.defaults.concurrency);
+    writeln!(out, "\n# {file}: {sources}, delivered to {} by {slots} slots, {cap} for one group", config.upstream.url)?;
+    write_notes(config, "# ", out)
 }
 
-fn write_problems(problems: &[Problem], json: bool, out: &mut dyn Write) -> io::Result<()> {
-    if json {
+fn write_notes(config: &Config, before: &str, out: &mut dyn Write) -> io::Result<()> {
+    if config.notes.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{before}{}:", counted(config.notes.len(), "note"))?;
+    config.notes.iter().try_for_each(|note| writeln!(out, "{before}  {note}"))
+}
+
+fn write_problems(problems: &[Problem], shape: Shape, out: &mut dyn Write) -> io::Result<()> {
+    if shape == Shape::Json {
         let problems: Vec<_> = problems.iter().map(Problem::json).collect();
         return writeln!(out, "{:#}", json!({ "ok": false, "problems": problems }));
     }
     for problem in problems {
         writeln!(out, "{problem}")?;
     }
-    let count = problems.len();
-    writeln!(out, "{count} {}", if count == 1 { "problem" } else { "problems" })
+    writeln!(out, "{}", counted(problems.len(), "problem"))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

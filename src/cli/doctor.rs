@@ -1,15 +1,87 @@
-//! `fairlane doctor --store DIR`: whether everything in a store is as it was written.
+//! `fairlane doctor`: whether this machine is fit for the configuration; with `--store`, whether everything in a store is as it was
+//! written.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde_json::json;
 
-use super::{FAILED, complain, print};
-use crate::app::{DoctorReport, doctor};
+use super::{CONFIG, FAILED, complain, print};
+use crate::app::{DoctorReport, Finding, Options, Standing, checkup, doctor};
 
-/// Examines the store in `path` and says what was found; the answer is the exit code, 1 for damage.
-pub(super) fn run(path: &Path, json: bool) -> u8 {
+/// The arguments of `fairlane doctor`.
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// The configuration file
+    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "gateway.yaml")]
+    config: PathBuf,
+    /// The data folder, where it is not the configuration's
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Check every checksum of the store in this folder instead; the gateway may be running
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "data"])]
+    store: Option<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks, and says what was found; the answer is the exit code, 1 where something is wrong.
+pub(super) fn run(arguments: &Doctor) -> u8 {
+    match &arguments.store {
+        Some(store) => run_store(store, arguments.json),
+        None => run_machine(arguments),
+    }
+}
+
+fn run_machine(arguments: &Doctor) -> u8 {
+    let options = Options { config: arguments.config.clone(), data: arguments.data.clone(), ..Options::default() };
+    let (wrong, findings) = match options.load() {
+        Ok(config) => {
+            let text = format!("{} has no problems (`fairlane check` says more)", arguments.config.display());
+            let mut findings = checkup(&config);
+            findings.insert(0, Finding { what: "config", standing: Standing::Good, text });
+            (FAILED, findings)
+        }
+        Err(problems) => {
+            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            (CONFIG, vec![Finding { what: "config", standing: Standing::Bad, text: list.join("\n") }])
+        }
+    };
+    let bad = findings.iter().filter(|finding| finding.standing == Standing::Bad).count();
+    let text = if arguments.json { findings_json(&findings, bad) } else { findings_text(&findings, bad) };
+    let written = print(text.as_bytes());
+    if bad == 0 { written } else { wrong }
+}
+
+fn findings_json(findings: &[Finding], bad: usize) -> String {
+    let list = findings.iter().map(|f| json!({ "what": f.what, "standing": word(f.standing), "text": f.text }));
+    format!("{:#}\n", json!({ "ok": bad == 0, "findings": list.collect::<Vec<_>>() }))
+}
+
+fn findings_text(findings: &[Finding], bad: usize) -> String {
+    let mut text = String::new();
+    for Finding { what, standing, text: said } in findings {
+        text.push_str(&format!("{:<5} {what:<11} {said}\n", word(*standing)));
+    }
+    text.push_str(&match bad {
+        0 => "\nnothing is wrong\n".to_owned(),
+        1 => "\n1 thing is wrong\n".to_owned(),
+        more => format!("\n{more} things are wrong\n"),
+    });
+    text
+}
+
+fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Good => "ok",
+        Standing::Note => "note",
+        Standing::Bad => "bad",
+    }
+}
+
+fn run_store(path: &Path, json: bool) -> u8 {
     let report = match doctor(path) {
         Ok(report) => report,
         Err(error) => return complain(&format!("{error} (name a store's data directory with --store)"), FAILED),

@@ -3,12 +3,19 @@
 //! Exit codes: 0 done, 1 it went wrong, 64 the command line is wrong (`EX_USAGE`), 78 the configuration is (`EX_CONFIG`).
 
 mod api;
+mod capture;
 pub mod check;
+mod completions;
+mod demo;
 mod doctor;
+mod events;
+mod explain;
 mod providers;
+mod remote;
 mod run;
 pub mod secret;
-pub mod send;
+mod send;
+mod table;
 pub mod verify;
 
 use std::io::Write;
@@ -28,7 +35,13 @@ pub const USAGE: u8 = 64;
 
 /// A self-hosted webhook gateway that is fair between tenants.
 #[derive(Debug, Parser)]
-#[command(name = "fairlane", version, arg_required_else_help = true, propagate_version = true)]
+#[command(
+    name = "fairlane",
+    version,
+    arg_required_else_help = true,
+    propagate_version = true,
+    after_help = "Example: fairlane providers shopify >> gateway.yaml && fairlane check && fairlane run"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -44,7 +57,10 @@ enum Command {
     Check {
         #[command(flatten)]
         config: ConfigFile,
-        /// Print problems and notes as JSON
+        /// Print only problems and notes
+        #[arg(short, long, conflicts_with = "json")]
+        quiet: bool,
+        /// Print problems or the effective configuration, and notes, as JSON
         #[arg(long)]
         json: bool,
     },
@@ -57,21 +73,23 @@ enum Command {
     },
     /// Sign a test event as a provider would, and post it
     #[command(
-        after_help = "Example: fairlane send --provider shopify --secret env:SHOPIFY_SECRET --to http://127.0.0.1:8080/webhooks/shopify \\\n           --header 'X-Shopify-Shop-Domain: a.myshopify.com' < order.json"
+        after_help = "Examples: fairlane send --provider shopify --secret env:SHOPIFY_SECRET --to http://127.0.0.1:8080/webhooks/shopify \\\n           --header 'X-Shopify-Shop-Domain: a.myshopify.com' --event-type orders/create < order.json\n          echo '{}' | fairlane send --provider discord --secret file:key.pem --to http://127.0.0.1:8080/webhooks/discord --count 5"
     )]
-    Send(send::Arguments),
+    Send(send::Send),
     /// Judge captured requests offline: one JSON object a line in, one out
     #[command(after_help = "Example: fairlane verify captured.jsonl")]
     Verify {
         /// The file; - is standard input
         file: PathBuf,
     },
-    /// Providers known by name; with a name, a ready source block
-    #[command(after_help = "Example: fairlane providers stripe")]
-    Providers {
-        /// Which one
-        name: Option<String>,
-    },
+    /// Say what the gateway would do with one captured request, step by step
+    #[command(
+        after_help = "Examples: fairlane explain request.http\n          pbpaste | fairlane explain - -c gateway.yaml      # a copied curl command\n          fairlane explain session.har --entry 3 --json"
+    )]
+    Explain(explain::Explain),
+    /// Providers known by name; with a name, a ready source block and what to know about it
+    #[command(after_help = "Examples: fairlane providers\n          fairlane providers stripe >> gateway.yaml")]
+    Providers(providers::Providers),
     /// Who is waiting, and why; pause, change or cancel a group
     #[command(
         after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h"
@@ -80,22 +98,30 @@ enum Command {
     /// The upstream's breaker and slots; pause and resume
     #[command(after_help = "Example: fairlane upstream")]
     Upstream(api::Upstream),
-    /// Events, newest first
-    #[command(after_help = "Example: fairlane events --group quiet-store.myshopify.com --status dead,retrying")]
-    Events(api::Events),
+    /// Events, newest first; one of them with its attempts and its body
+    #[command(
+        after_help = "Examples: fairlane events --group quiet-store.myshopify.com --status dead,retrying\n          fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab --body"
+    )]
+    Events(events::Events),
     /// Sources, and how many events each has accepted
     #[command(after_help = "Example: fairlane sources")]
     Sources(api::Sources),
-    /// Look for what is wrong with this machine or the store
-    #[command(after_help = "Example: fairlane doctor --store ./fairlane-data")]
-    Doctor {
-        /// Check every checksum of the store in this folder; the gateway may be running
-        #[arg(long, value_name = "DIR")]
-        store: PathBuf,
-        /// Print the report as JSON
-        #[arg(long)]
-        json: bool,
+    /// Look for what is wrong with this machine; with --store, with every checksum of a store
+    #[command(
+        after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
+    )]
+    Doctor(doctor::Doctor),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Examples: source <(fairlane completions bash)\n          fairlane completions zsh > ~/.zfunc/_fairlane\n          fairlane completions fish > ~/.config/fish/completions/fairlane.fish"
+    )]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
     },
+    /// See it work: one store floods, nine do not notice; a table and a plot, in under a minute
+    #[command(after_help = "Example: fairlane demo --compare")]
+    Demo(demo::Arguments),
 }
 
 /// Which configuration.
@@ -121,17 +147,27 @@ pub fn main() -> ExitCode {
     };
     ExitCode::from(match cli.command {
         Command::Run(run) => run::run(run),
-        Command::Check { config, json } => check::run(&config.path, json),
+        Command::Check { config, quiet, json } => check::run(
+            &config.path,
+            match (quiet, json) {
+                (true, _) => check::Shape::Quiet,
+                (_, true) => check::Shape::Json,
+                _ => check::Shape::Whole,
+            },
+        ),
         Command::Schema { markdown: true } => print(crate::config::page().as_bytes()),
         Command::Schema { markdown: false } => check::run_schema(),
         Command::Send(arguments) => send::run(&arguments),
         Command::Verify { file } => verify::run_file(&file),
-        Command::Providers { name } => providers::run(name.as_deref()),
+        Command::Explain(explain) => explain::run(&explain),
+        Command::Providers(arguments) => providers::run(&arguments),
         Command::Groups(groups) => api::groups(&groups),
         Command::Upstream(upstream) => api::upstream(&upstream),
-        Command::Events(events) => api::events(&events),
+        Command::Events(events) => events::run(&events),
+        Command::Completions { shell } => completions::run(shell),
         Command::Sources(sources) => api::sources(&sources),
-        Command::Doctor { store, json } => doctor::run(&store, json),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     })
 }
 
@@ -177,4 +213,36 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Every command, inner ones too.
+    fn walk(command: &clap::Command, path: &str, see: &mut dyn FnMut(&clap::Command, &str)) {
+        see(command, path);
+        for inner in command.get_subcommands() {
+            walk(inner, &format!("{path} {}", inner.get_name()), see);
+        }
+    }
+
+    #[test]
+    fn every_command_says_what_it_does_and_gives_an_example_that_can_be_read() {
+        let mut count = 0;
+        walk(&Cli::command(), "fairlane", &mut |command, path| {
+            count += 1;
+            assert!(command.get_about().is_some(), "{path} does not say what it does");
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let example = help.split_once("Example").map(|(_, example)| example).unwrap_or_default();
+            assert!(example.contains(path), "{path} has no example of itself: {help:?}");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{path}: {} is not explained", argument.get_id());
+            }
+        });
+        assert!(count > 20, "{count}");
+        Cli::command().debug_assert();
+    }
 }

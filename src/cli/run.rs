@@ -28,10 +28,16 @@ pub(super) struct Run {
     /// Let a reload change `key`, `within` or `order` of a source with `order` that has a backlog
     #[arg(long)]
     accept_reorder: bool,
+    /// End as soon as this process, which started us, is gone
+    #[arg(long, value_name = "PID", hide = true)]
+    end_with: Option<u32>,
 }
 
 /// Serves; the answer is the exit code.
 pub(super) fn run(run: Run) -> u8 {
+    if let Some(Err(error)) = run.end_with.map(app::end_with) {
+        return complain(&format!("{error:#}"), FAILED);
+    }
     let options = Options {
         config: run.config.path,
         listen: run.listen,

@@ -123,9 +123,15 @@ pub fn run(mut reader: impl BufRead, mut out: impl Write) -> io::Result<Tally> {
         }
         let too_long = text.last() != Some(&b'\n') && u64::try_from(read).is_ok_and(|read| read == LINE_BYTES_MAX);
         if too_long {
-            skip_line(&mut reader)?;
-            tally.bad(number, format!("longer than {LINE_BYTES_MAX} bytes"));
-            continue;
+            // What has no line ends (a device, another kind of file) may have no end either.
+            tally.bad(
+                number,
+                format!(
+                    "longer than {} MiB, so this is no list of requests, one a line; reading ends here",
+                    LINE_BYTES_MAX >> 20
+                ),
+            );
+            break;
         }
         if text.trim_ascii().is_empty() {
             continue;
@@ -181,22 +187,6 @@ pub(super) fn run_file(path: &Path) -> u8 {
         // Whoever reads the output may stop before its end.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(error) => complain(&format!("{}: {error}", path.display()), FAILED),
-    }
-}
-
-fn skip_line(reader: &mut impl BufRead) -> io::Result<()> {
-    loop {
-        let buffer = reader.fill_buf()?;
-        let Some(at) = memchr::memchr(b'\n', buffer) else {
-            let len = buffer.len();
-            if len == 0 {
-                return Ok(());
-            }
-            reader.consume(len);
-            continue;
-        };
-        reader.consume(at + 1);
-        return Ok(());
     }
 }
 
@@ -325,6 +315,17 @@ mod tests {
         }
         let (tally, _) = output(&HELLO.replace("SGVsbG8", "%"));
         assert!(tally.malformed_lines[0].problem.contains("body_b64"), "{tally:?}");
+    }
+
+    #[test]
+    fn a_file_without_line_ends_is_not_read_for_ever() {
+        let (tally, out) = {
+            let mut out = Vec::new();
+            let endless = io::BufReader::new(HELLO.as_bytes().chain(&b"\n"[..]).chain(io::repeat(0)));
+            (run(endless, &mut out).unwrap(), out)
+        };
+        assert_eq!((tally.valid, tally.malformed), (1, 1), "{}", String::from_utf8_lossy(&out));
+        assert!(tally.malformed_lines[0].problem.contains("longer than 64 MiB"), "{tally:?}");
     }
 
     #[test]

@@ -19,8 +19,6 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "groups.shed",
     "groups.dedicated.max",
     "sources[].dedupe",
-    "sources[].respond",
-    "sources[].respond_timeout",
     "sources[].verify.enforce",
     "store.redis",
     "replay.share",

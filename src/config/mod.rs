@@ -119,10 +119,11 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     let admin = builder.admin(tree.at("admin"), tree.at("listen"), &listen);
     let upstream = builder.upstream(tree.at("upstream"));
     let groups = builder.groups(tree.at("groups"), upstream.concurrency);
-    let sources = builder.sources(&tree);
+    let sources = builder.sources(&tree, upstream.timeout);
     let store = builder.store(tree.at("store"));
     builder.about_slots(&upstream, &groups);
     builder.about_refusals(&groups, &sources);
+    builder.about_relays(&sources, tree.at("shutdown").at("drain").get());
     Config {
         listen,
         admin,

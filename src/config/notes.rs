@@ -1,6 +1,7 @@
 //! What a person should know about a configuration that is not wrong: consequences that are easy to miss.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::build::Builder;
 use super::providers;
@@ -101,6 +102,33 @@ impl Builder<'_, '_> {
                 slots / cap.max(1)
             );
             self.note("groups", text);
+        }
+    }
+
+    /// What it means that nothing is stored, and times that do not fit together.
+    pub(super) fn about_relays(&mut self, sources: &[listen::Source], drain: Duration) {
+        let mut longest = None;
+        for (i, source) in sources.iter().enumerate() {
+            let Some(held) = source.relay else { continue };
+            longest = longest.max(Some(held));
+            let preset = source.verifier.preset();
+            let sender = preset.map_or("its sender", |preset| preset.title);
+            let text = format!(
+                "its requests are not stored: one that the upstream does not answer in time is lost, unless {sender} repeats it"
+            );
+            self.note(&format!("sources[{i}].respond"), text);
+            if let Some(limit) = preset.and_then(|preset| preset.answer_limit).filter(|limit| held >= *limit) {
+                let (held, limit) = (scalar::show_duration(held), scalar::show_duration(limit));
+                let text = format!("{sender} waits for {limit}: an answer after {held} comes too late");
+                self.note(&format!("sources[{i}].respond_timeout"), text);
+            }
+        }
+        if let Some(held) = longest.filter(|held| *held > drain) {
+            let (held, drain) = (scalar::show_duration(held), scalar::show_duration(drain));
+            let text = format!(
+                "requests may be held for {held} (respond_timeout): what is held for {drain} after a SIGTERM is cut"
+            );
+            self.note("shutdown.drain", text);
         }
     }
 

@@ -58,11 +58,10 @@ impl Problem {
         self
     }
 
-    /// The file itself cannot be read.
+    /// The file itself cannot be read; `hint` says what to do.
     #[must_use]
-    pub fn unreadable(file: &str, error: &std::io::Error) -> Self {
-        let problem = Self::new(file, Place::START, "", &format!("the configuration cannot be read: {error}"));
-        problem.hint("name another file with -c")
+    pub fn unreadable(file: &str, error: &std::io::Error, hint: &str) -> Self {
+        Self::new(file, Place::START, "", &format!("the configuration cannot be read: {error}")).hint(hint)
     }
 
     /// The problem for a person: one line, and a second one with what was expected and what to do.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::build::{Builder, parsed};
+use super::scalar;
 use super::value::{Key, Slot, quoted};
 use crate::key::{self, Rule, RuleSpec};
 use crate::listen::route::Pattern;
@@ -24,17 +25,19 @@ const ANSWER_WAY: Duration = Duration::from_millis(500);
 struct Common<'s> {
     key: Option<(Rule, &'s Slot)>,
     answer_timeout: Option<Duration>,
+    upstream_timeout: Duration,
 }
 
 impl Builder<'_, '_> {
     /// All sources that can be made; problems keep the others from being so.
-    pub(super) fn sources(&mut self, root: &Slot) -> Vec<listen::Source> {
+    pub(super) fn sources(&mut self, root: &Slot, upstream_timeout: Duration) -> Vec<listen::Source> {
         let list = root.at("sources").items();
         self.distinct(list);
         let key = root.at("groups").at("key");
         let common = Common {
             key: self.rule("groups.key", key).map(|rule| (rule, key)),
             answer_timeout: root.at("listen").at("limits").at("answer_timeout").maybe(),
+            upstream_timeout,
         };
         list.iter().enumerate().filter_map(|(i, slot)| self.source(&format!("sources[{i}]"), slot, &common)).collect()
     }
@@ -80,6 +83,7 @@ impl Builder<'_, '_> {
         let name = name(slot)?;
         self.meaning(&format!("{path}.name"), &name);
         let key = self.key(path, slot, own_key, &verifier, &pattern, common);
+        let relay = self.relay(path, slot, &ack, preset, common);
         Some(listen::Source {
             name: name.into(),
             path: pattern,
@@ -91,6 +95,7 @@ impl Builder<'_, '_> {
             event_type: preset.and_then(|p| p.event_type).and_then(stated),
             forward_path: slot.at("forward_path").maybe::<String>().map(Into::into),
             answer_timeout: answer_timeout(preset, common),
+            relay,
             ack,
             answers: answers(slot.at("answers")),
             verifier: Arc::new(verifier),
@@ -137,6 +142,54 @@ impl Builder<'_, '_> {
         let signed = is_signed(rule, covered);
         self.about_key(&field, rule.text(), signed, verifier);
         Some(KeyRule { rule: rule.clone(), namespace: own_namespace, reserved: None, signed })
+    }
+
+    /// With `respond: upstream`, how long a request may be held. What is about stored events has no place beside it, nor what is about
+    /// held requests without it.
+    fn relay(
+        &mut self,
+        path: &str,
+        slot: &Slot,
+        ack: &Ack,
+        preset: Option<&'static Preset>,
+        common: &Common<'_>,
+    ) -> Option<Duration> {
+        let field = format!("{path}.respond_timeout");
+        let own: Option<Duration> = slot.at("respond_timeout").maybe();
+        if slot.at("respond").maybe::<String>()? != "upstream" {
+            if own.is_some() {
+                let problem =
+                    self.checker.problem_at(&field, slot.at("respond_timeout").place, "no request is held here");
+                problem.expected = Some("respond: upstream beside it".to_owned());
+            }
+            return None;
+        }
+        let plain_ack = ack.status == StatusCode::OK && ack.body.is_empty() && ack.headers.is_empty();
+        for (name, given, why) in [
+            ("within", !slot.at("within").is_null(), "its requests wait in one queue of their group"),
+            (
+                "order",
+                !slot.at("order").is_null(),
+                "its requests are not stored, so none of them is held back for another",
+            ),
+            ("dedupe", !slot.at("dedupe").is_null(), "its requests are not stored, so a repeat is not known as one"),
+            ("ack", !plain_ack, "its senders get the upstream's own answer"),
+        ] {
+            let field = format!("{path}.{name}");
+            if given && !self.checker.is_broken(&field) {
+                let found = format!("has no meaning beside respond: upstream: {why}");
+                self.checker.problem_at(&field, slot.at(name).place, &found).hint = Some("leave it out".to_owned());
+            }
+        }
+        let limit = preset.and_then(|preset| Some((preset.title, within_limit(preset)?)));
+        let (timeout, whose) = match limit {
+            Some((title, left)) => (left, format!("{title}'s limit less half a second")),
+            None => (common.upstream_timeout, "from upstream.timeout".to_owned()),
+        };
+        if own.is_none() {
+            self.meaning(&field, format!("{}, {whose}", scalar::show_duration(timeout)));
+        }
+        Some(own.unwrap_or(timeout))
     }
 
     fn about_key(&mut self, field: &str, rule: &str, signed: bool, verifier: &Verifier) {
@@ -259,11 +312,14 @@ fn signed_id(verify: &Slot) -> Option<Rule> {
 }
 
 fn answer_timeout(preset: Option<&'static Preset>, common: &Common<'_>) -> Duration {
-    let limit = preset.and_then(|preset| preset.answer_limit);
+    common.answer_timeout.or_else(|| within_limit(preset?)).unwrap_or(ANSWER_TIMEOUT)
+}
+
+/// How long an answer may take for its provider, where that states a limit.
+fn within_limit(preset: &Preset) -> Option<Duration> {
+    let limit = preset.answer_limit?;
     // A limit below a second leaves half of it.
-    let of_provider =
-        limit.map(|limit| limit.checked_sub(ANSWER_WAY).filter(|left| *left >= ANSWER_WAY).unwrap_or(limit / 2));
-    common.answer_timeout.or(of_provider).unwrap_or(ANSWER_TIMEOUT)
+    Some(limit.checked_sub(ANSWER_WAY).filter(|left| *left >= ANSWER_WAY).unwrap_or(limit / 2))
 }
 
 fn answers(slot: &Slot) -> Answers {
@@ -311,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_provider_s_limit_leaves_time_for_the_way_back() {
-        let common = |answer_timeout| Common { key: None, answer_timeout };
+        let common = |answer_timeout| Common { key: None, answer_timeout, upstream_timeout: Duration::from_secs(30) };
         let of = |name: &str| answer_timeout(verify::preset(name), &common(None));
         assert_eq!(of("shopify"), Duration::from_millis(4_500));
         assert_eq!(of("nobody"), Duration::from_secs(4));

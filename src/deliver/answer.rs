@@ -5,7 +5,7 @@ use http::Response;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-use super::outcome::Answer;
+use super::outcome::{Answer, BodyEnd};
 use super::wire::Deadline;
 
 /// Longest body that is read to its end for the connection's sake, in bytes: reading more costs more than a new connection.
@@ -17,27 +17,27 @@ pub(super) async fn read(response: Response<Incoming>, keep: usize, deadline: De
     let (head, mut body) = response.into_parts();
     let mut kept = BytesMut::new();
     let reading = read_body(&mut body, &mut kept, keep);
-    let ended = tokio::time::timeout_at(deadline.at, reading).await.is_ok_and(|whole| whole);
-    Answer { status: head.status, headers: head.headers, body: kept.freeze(), complete: ended }
+    let end = tokio::time::timeout_at(deadline.at, reading).await.unwrap_or(BodyEnd::Late);
+    Answer { status: head.status, headers: head.headers, body: kept.freeze(), end }
 }
 
-/// Whether `kept` is the whole body.
-async fn read_body(body: &mut Incoming, kept: &mut BytesMut, keep: usize) -> bool {
+/// Reads into `kept`; whether that is the whole body.
+async fn read_body(body: &mut Incoming, kept: &mut BytesMut, keep: usize) -> BodyEnd {
     let most = DRAIN_BYTES_MAX.max(keep);
     let mut total = 0_usize;
     // What says how long it is need not be read only to find out.
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let enough = if announced > most { keep } else { most };
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return false };
+        let Ok(frame) = frame else { return BodyEnd::BrokeOff };
         let Some(data) = frame.data_ref() else { continue };
         total = total.saturating_add(data.len());
         kept.extend_from_slice(first(data, keep - kept.len()));
         if total > enough {
-            return false;
+            return BodyEnd::TooLong;
         }
     }
-    total == kept.len()
+    if total == kept.len() { BodyEnd::Whole } else { BodyEnd::TooLong }
 }
 
 fn first(data: &Bytes, most: usize) -> &[u8] {

@@ -48,7 +48,7 @@ use crate::clock::Clock;
 use crate::event::{Event, Now};
 use crate::metrics::Metrics;
 
-pub use outcome::{Answer, Attempt, Follows, Limit, Outcome, Row, follows, table};
+pub use outcome::{Answer, Attempt, BodyEnd, Follows, Limit, Outcome, Row, follows, table};
 pub use retry_after::{RetryAfter, RetryScope};
 pub use settings::{Settings, SettingsError};
 

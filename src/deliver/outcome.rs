@@ -213,12 +213,22 @@ impl Attempt {
     /// The attempt that the driver notes after it has dropped an attempt's future.
     #[must_use]
     pub fn cancelled(number: u32, started: Wall, took: Duration, why: &str) -> Self {
+        Self::without_answer(number, started, took, Outcome::Cancelled, why)
+    }
+
+    /// The attempt that the driver notes when there is nothing that could be sent, and never will be.
+    #[must_use]
+    pub fn unsendable(number: u32, why: &str) -> Self {
+        Self::without_answer(number, Wall(0), Duration::ZERO, Outcome::Unsendable, why)
+    }
+
+    fn without_answer(number: u32, started: Wall, took: Duration, outcome: Outcome, why: &str) -> Self {
         Self {
             number,
             started,
             took,
-            outcome: Outcome::Cancelled,
-            follows: follows(Outcome::Cancelled, &[], None),
+            outcome,
+            follows: follows(outcome, &[], None),
             error: why.into(),
             retry_after: None,
             retry_scope: None,
@@ -236,6 +246,19 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The beginning of its body, at most [`super::Job::keep_bytes`].
     pub body: Bytes,
-    /// Whether that is all of it.
-    pub complete: bool,
+    /// What came of the rest.
+    pub end: BodyEnd,
+}
+
+/// How far the body of an answer was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyEnd {
+    /// All of it is there.
+    Whole,
+    /// It is longer than what was to be kept.
+    TooLong,
+    /// The connection broke, or its framing is wrong.
+    BrokeOff,
+    /// The deadline passed.
+    Late,
 }

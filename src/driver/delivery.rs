@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
 use crate::deliver::{Attempt, Deliver, Job};
-use crate::engine::{self, Batch, Dispatch, Engine, Queued, Request, Settle, Ticket};
+use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
 use crate::event::{Event, Lane, Now, Seq, Wall};
 use crate::metrics::{EventMetrics, Metrics};
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
@@ -32,6 +34,10 @@ pub(super) enum Done {
     Loaded(Lane, usize, Result<Vec<Pending>, Error>),
     /// Retrying events.
     DueLoaded(usize, Result<Vec<Pending>, Error>),
+    /// A live request was answered: its attempt, where there was one.
+    Live(Option<(Ticket, Ending, Duration)>),
+    /// Nobody waits for the answer of a live request any more.
+    LiveGone(LiveId),
 }
 
 /// What is under way, and what belongs to it.
@@ -44,6 +50,7 @@ pub(super) struct Delivery {
     counters: HashMap<Arc<str>, EventMetrics>,
     work: JoinSet<Done>,
     cancels: HashMap<Ticket, oneshot::Sender<()>>,
+    calls: Calls,
     window: Window,
     /// Ended attempts whose settlement is not written yet, with their event's source.
     ended: HashMap<Seq, (AttemptNote, Arc<str>)>,
@@ -64,6 +71,7 @@ impl Delivery {
             counters: HashMap::new(),
             work: JoinSet::new(),
             cancels: HashMap::new(),
+            calls: Calls::default(),
             window: Window::default(),
             ended: HashMap::new(),
         }
@@ -124,10 +132,21 @@ impl Delivery {
         seqs.zip(events).map(queued).collect()
     }
 
+    /// Takes up a live request.
+    pub(super) fn call(&mut self, call: Call, engine: &mut Engine, now: Now) {
+        self.calls.take(call, &mut self.work, engine, now);
+    }
+
     /// Begins what the engine asks for.
     pub(super) fn begin(&mut self, request: Request) {
         match request {
             Request::Dispatch(dispatch) => self.dispatch(dispatch),
+            Request::Live(dispatch) => {
+                let (cancel, cancelled) = oneshot::channel();
+                self.cancels.insert(dispatch.ticket, cancel);
+                self.calls.go(dispatch, Arc::clone(&self.deliver), cancelled, &mut self.work);
+            }
+            Request::Unserved { live, why } => self.calls.refuse(live, why),
             Request::Settle { batch, settlements } => self.settle(batch, settlements),
             Request::Load { lane, after, n } => {
                 let store = Arc::clone(&self.store);
@@ -156,18 +175,14 @@ impl Delivery {
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.insert(dispatch.ticket, cancel);
         self.work.spawn(async move {
-            let (ticket, seq, number) = (dispatch.ticket, dispatch.seq, dispatch.attempt);
-            let (event, why) = match kept {
-                Some(event) => (Some(event), String::new()),
-                None => read(&*store, seq).await,
+            let (ticket, seq) = (dispatch.ticket, dispatch.seq);
+            let event = match kept {
+                Some(event) => Ok(event),
+                None => read(&*store, seq, dispatch.attempt).await,
             };
-            let Some(event) = event else {
-                return Done::Attempt(
-                    ticket,
-                    seq,
-                    Attempt::cancelled(number, Wall(0), std::time::Duration::ZERO, &why),
-                    None,
-                );
+            let event = match event {
+                Ok(event) => event,
+                Err(attempt) => return Done::Attempt(ticket, seq, attempt, None),
             };
             let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
             Done::Attempt(ticket, seq, attempt, Some(event))
@@ -201,16 +216,31 @@ impl Delivery {
     /// Tells the engine what ended.
     pub(super) fn tell(&mut self, done: Done, engine: &mut Engine, now: Now) {
         match done {
-            Done::Attempt(ticket, seq, attempt, event) => {
+            Done::Attempt(ticket, seq, mut attempt, event) => {
                 self.cancels.remove(&ticket);
                 let ending = outcome::ending(&attempt);
-                if let Some(event) = event {
-                    if let (Some(_), Some(max)) = (&event.order, self.policies.order_max_hold(&event.source)) {
-                        engine.may_hold(ticket, max);
-                    }
-                    self.ended.insert(seq, (outcome::note(&attempt), Arc::clone(&event.source)));
+                if let Some(event) = &event
+                    && event.order.is_some()
+                    && let Some(max) = self.policies.order_max_hold(&event.source)
+                {
+                    engine.may_hold(ticket, max);
                 }
+                if event.is_none() {
+                    attempt.started = now.wall;
+                }
+                // Of an event that could not be read the source is not known either.
+                let source = event.map_or_else(Arc::default, |event| Arc::clone(&event.source));
+                self.ended.insert(seq, (outcome::note(&attempt), source));
                 engine.on_finished(ticket, ending, attempt.took, now);
+            }
+            Done::Live(None) => {}
+            Done::Live(Some((ticket, ending, took))) => {
+                self.cancels.remove(&ticket);
+                engine.on_finished(ticket, ending, took, now);
+            }
+            Done::LiveGone(live) => {
+                self.calls.forget(live);
+                engine.on_live_gone(live, now);
             }
             Done::Settled(batch, settlements, Ok(unknown)) => {
                 if unknown > 0 {
@@ -271,8 +301,7 @@ pub(super) fn queued(pending: Pending) -> Queued {
         received: pending.received,
         replay: pending.replay,
         attempts: pending.attempts,
-        // Not written down: a restart grants the attempts that a 4xx costs anew. `max_age` bounds them all the same.
-        refused: 0,
+        refused: pending.refused,
         first_attempt: pending.first_attempt,
         due: pending.due,
     }
@@ -288,15 +317,21 @@ fn job(event: &Arc<Event>, dispatch: &Dispatch) -> Job {
     }
 }
 
-async fn read(store: &dyn LaneStore, seq: Seq) -> (Option<Arc<Event>>, String) {
-    match store.read(vec![seq]).await {
-        Ok(found) => (found.into_iter().next().flatten(), "the store no longer has the event".to_owned()),
-        Err(error) => (None, format!("the event could not be read: {error}")),
-    }
+/// The event, or how its attempt ends without it: what is damaged stays so, anything else may pass.
+async fn read(store: &dyn LaneStore, seq: Seq, number: u32) -> Result<Arc<Event>, Attempt> {
+    let why = match store.read(vec![seq]).await {
+        Ok(found) => match found.into_iter().next().flatten() {
+            Some(event) => return Ok(event),
+            None => "the store no longer has the event".to_owned(),
+        },
+        Err(error @ Error::Corrupt(_)) => return Err(Attempt::unsendable(number, &error.to_string())),
+        Err(error) => format!("the event could not be read: {error}"),
+    };
+    Err(Attempt::cancelled(number, Wall(0), Duration::ZERO, &why))
 }
 
 /// One attempt, unless it is cancelled before its end.
-fn attempt(deliver: &Deliver, job: Job, cancelled: oneshot::Receiver<()>) -> BoxFuture<'static, Attempt> {
+pub(super) fn attempt(deliver: &Deliver, job: Job, cancelled: oneshot::Receiver<()>) -> BoxFuture<'static, Attempt> {
     let number = job.attempt;
     let sending = deliver(job);
     Box::pin(async move {
@@ -310,7 +345,7 @@ fn attempt(deliver: &Deliver, job: Job, cancelled: oneshot::Receiver<()>) -> Box
             biased;
             attempt = sending => attempt,
             () = cancelled => {
-                Attempt::cancelled(number, Wall(0), std::time::Duration::ZERO, "cancelled: it outlived its deadline, or a person ended it")
+                Attempt::cancelled(number, Wall(0), Duration::ZERO, "cancelled: it outlived its deadline, or a person ended it")
             }
         }
     })

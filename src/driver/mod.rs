@@ -7,6 +7,7 @@ mod append;
 pub mod budget;
 mod command;
 mod delivery;
+pub mod live;
 mod outcome;
 pub mod policy;
 mod recover;
@@ -35,6 +36,7 @@ use crate::store::{Error, LaneStore, Refusal};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
+pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
@@ -45,6 +47,10 @@ use upstream::UpstreamTable;
 /// Submissions that may wait for the driver. More than the connections that may be open by default, so that on HTTP/1.1
 /// the connection limit is met first.
 const WAITING_MAX: usize = 16_384;
+
+/// Live requests that may wait for the driver to take them up, which takes one turn of its loop; the queues are the engine's. Theirs is a
+/// channel of its own, for submissions wait in the other one while the disk is slow.
+const CALLS_MAX: usize = 1_024;
 
 /// The driver made no turn for this long: something holds it, and `/healthz` says so.
 const STALLED_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
@@ -146,6 +152,7 @@ struct Shared {
 #[derive(Clone)]
 pub struct Handle {
     facts: mpsc::Sender<Fact>,
+    calls: mpsc::Sender<live::Call>,
     shared: Arc<Shared>,
 }
 
@@ -175,6 +182,7 @@ pub struct Parts {
 /// What was remembered of a person's changes cannot be read, in words.
 pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (facts, receiver) = mpsc::channel(WAITING_MAX);
+    let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
@@ -191,8 +199,8 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         anybody: Group::fallback(),
         started,
     });
-    let driver = Driver::new(receiver, Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
-    Ok((driver, Handle { facts, shared }))
+    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    Ok((driver, Handle { facts, calls, shared }))
 }
 
 /// The driver has ended, so there is nobody to ask.
@@ -201,6 +209,14 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
 pub struct Ended;
 
 impl Handle {
+    /// Whether a live request could be taken now, asked before its body is read. It needs no room in the store.
+    ///
+    /// # Errors
+    /// Why not; the sender gets it as its answer.
+    pub fn ready_live(&self) -> Result<(), Shed> {
+        if self.calls.is_closed() { Err(Shed::Draining) } else { Ok(()) }
+    }
+
     /// Whether an event could be taken now, asked before a body is read.
     ///
     /// # Errors
@@ -233,6 +249,24 @@ impl Handle {
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(Shed::Draining),
         }
         answer.await.unwrap_or(Err(Shed::Draining))
+    }
+
+    /// Has a live request answered by the upstream, by `deadline`. Dropping the future means that nobody waits any more: the request
+    /// leaves its queue, or its attempt is cancelled.
+    ///
+    /// # Errors
+    /// Why there is no answer to relay.
+    pub async fn live(&self, event: Arc<Event>, deadline: Mono) -> Result<Answered, Unanswered> {
+        if self.is_draining() {
+            return Err(Unanswered::Draining);
+        }
+        let (reply, answer) = oneshot::channel();
+        match self.calls.try_send(live::Call { event, deadline, reply }) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(Unanswered::Full),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(Unanswered::Draining),
+        }
+        answer.await.unwrap_or(Err(Unanswered::Draining))
     }
 
     /// From now on this node is not ready; what is on its way in is still stored.

@@ -1,6 +1,8 @@
 //! From what an attempt gave to what the engine is told and what is written down: the one place where the two meet.
 
-use crate::deliver::{Attempt, Follows, Limit, Outcome, RetryAfter, RetryScope};
+use std::time::Duration;
+
+use crate::deliver::{Attempt, BodyEnd, Follows, Limit, Outcome, RetryAfter, RetryScope};
 use crate::engine::{self, Ending, Scope};
 use crate::store::{AttemptNote, EXCERPT_BYTES_MAX};
 
@@ -16,6 +18,17 @@ pub(super) fn ending(attempt: &Attempt) -> Ending {
             Ending::Server { status: status.as_u16(), retry_after: retry_after(attempt) }
         }
         (_, Follows::Retried(_)) => Ending::NoAnswer,
+    }
+}
+
+/// The same of a live request that had waited for `wait`. Its answer's body counts, for without it there is nothing to relay. Time that ran
+/// out after most of it went by in our queue says nothing about the upstream.
+pub(super) fn live_ending(attempt: &Attempt, wait: Duration) -> Ending {
+    let timeout = matches!(attempt.outcome, Outcome::TimeoutDns | Outcome::TimeoutConnect | Outcome::TimeoutHead);
+    match attempt.answer.as_ref().map(|answer| answer.end) {
+        end if (timeout || end == Some(BodyEnd::Late)) && attempt.took < wait => Ending::Cancelled,
+        Some(BodyEnd::Late | BodyEnd::BrokeOff) => Ending::NoAnswer,
+        _ => ending(attempt),
     }
 }
 
@@ -42,17 +55,18 @@ pub(super) fn note(attempt: &Attempt) -> AttemptNote {
         status: attempt.outcome.status().map(|status| status.as_u16()),
         error: attempt.error.clone(),
         excerpt: excerpt.unwrap_or_default(),
+        refused: matches!(ending(attempt), Ending::Client(_)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use http::{HeaderMap, StatusCode};
 
-    use http::StatusCode;
+    use bytes::Bytes;
 
     use super::*;
-    use crate::deliver::follows;
+    use crate::deliver::{Answer, follows};
     use crate::event::Wall;
 
     fn attempt(outcome: Outcome, retry_after: Option<RetryAfter>) -> Attempt {
@@ -92,5 +106,25 @@ mod tests {
         let expected = Some(engine::RetryAfter { delay: Duration::from_secs(9), scope: Scope::Auto });
         assert_eq!(ending(&attempt(status(503), Some(after))), Ending::Server { status: 503, retry_after: expected });
         assert_eq!(ending(&attempt(status(503), Some(RetryAfter::Never))), Ending::Never(Some(503)));
+    }
+
+    #[test]
+    fn a_live_request_that_spent_its_time_in_our_queue_says_nothing_about_the_upstream() {
+        let took = |outcome, ms| Attempt { took: Duration::from_millis(ms), ..attempt(outcome, None) };
+        let wait = Duration::from_millis(100);
+        assert_eq!(live_ending(&took(Outcome::TimeoutHead, 99), wait), Ending::Cancelled);
+        assert_eq!(live_ending(&took(Outcome::TimeoutHead, 100), wait), Ending::NoAnswer);
+        assert_eq!(live_ending(&took(Outcome::Refused, 0), wait), Ending::NoAnswer, "no time was needed for that");
+        let ok = Outcome::of(StatusCode::OK);
+        for (end, expected) in [
+            (BodyEnd::Whole, Ending::Success),
+            (BodyEnd::TooLong, Ending::Success),
+            (BodyEnd::BrokeOff, Ending::NoAnswer),
+            (BodyEnd::Late, Ending::NoAnswer),
+        ] {
+            let answer = Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Bytes::new(), end };
+            let attempt = Attempt { answer: Some(answer), ..took(ok, 200) };
+            assert_eq!(live_ending(&attempt, wait), expected, "{end:?}");
+        }
     }
 }

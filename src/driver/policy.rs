@@ -184,12 +184,20 @@ impl PolicyTable {
 }
 
 impl FilePolicies {
-    fn of(&self, group: &Group) -> Policy {
+    /// What the file says about `group`.
+    #[must_use]
+    pub fn of(&self, group: &Group) -> Policy {
         if *group == Group::fallback() {
             return self.fallback;
         }
-        let matched = self.overrides.iter().find(|(glob, _)| matches(glob.as_bytes(), group.as_str().as_bytes()));
-        matched.map_or(self.defaults, |(_, policy)| *policy)
+        self.matching(group).and_then(|at| self.overrides.get(at)).map_or(self.defaults, |(_, policy)| *policy)
+    }
+
+    /// The place of the override that `group` matches. The fallback lane has a policy of its own and matches none.
+    #[must_use]
+    pub fn matching(&self, group: &Group) -> Option<usize> {
+        let mut globs = self.overrides.iter().map(|(glob, _)| glob.as_bytes());
+        globs.position(|glob| *group != Group::fallback() && matches(glob, group.as_str().as_bytes()))
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::{MissedTickBehavior, Sleep};
 use super::append::Appends;
 use super::command::Command;
 use super::delivery::Delivery;
+use super::live::Call;
 use super::policy::PolicyTable;
 use super::upstream::UpstreamTable;
 use super::{Fact, Shared, recover};
@@ -40,13 +41,14 @@ pub struct Driver {
     pub(super) delivery: Delivery,
     pub(super) upstream: UpstreamTable,
     facts: mpsc::Receiver<Fact>,
+    calls: mpsc::Receiver<Call>,
     appends: Appends,
     stopping: bool,
 }
 
 impl Driver {
     pub(super) fn new(
-        facts: mpsc::Receiver<Fact>,
+        (facts, calls): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>),
         shared: Arc<Shared>,
         engine: Engine,
         (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
@@ -55,7 +57,7 @@ impl Driver {
         let delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, upstream, delivery, facts, appends, stopping: false }
+        Self { shared, engine, policies, upstream, delivery, facts, calls, appends, stopping: false }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -77,6 +79,7 @@ impl Driver {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut facts = Vec::with_capacity(TURN_MAX);
+        let mut calls = Vec::new();
         let mut alarm = Alarm::default();
         loop {
             let room = self.appends.room();
@@ -84,6 +87,7 @@ impl Driver {
                 biased;
                 result = self.appends.finished() => self.appended(result),
                 done = self.delivery.next() => self.delivery.tell(done, &mut self.engine, self.shared.clock.now()),
+                taken = self.calls.recv_many(&mut calls, TURN_MAX), if !self.stopping => self.stopping |= taken == 0,
                 taken = self.facts.recv_many(&mut facts, room), if room > 0 && !self.stopping => {
                     // Every handle is gone: nobody is left to submit or to say stop.
                     self.stopping |= taken == 0;
@@ -93,6 +97,9 @@ impl Driver {
             }
             let now = self.shared.clock.now();
             self.take(&mut facts, now);
+            for call in calls.drain(..) {
+                self.delivery.call(call, &mut self.engine, now);
+            }
             self.execute(now);
             alarm.set(self.engine.poll_timeout(), now.mono);
             self.shared.beat.store(now.mono.0, Ordering::Relaxed);
@@ -144,6 +151,9 @@ impl Driver {
     fn stop(&mut self) {
         self.engine.begin_drain();
         self.facts.close();
+        // Nobody of those who wait there will have a turn: dropping them says so.
+        self.calls.close();
+        while let Ok(_unserved) = self.calls.try_recv() {}
         while let Ok(fact) = self.facts.try_recv() {
             match fact {
                 Fact::Submitted(submission) => self.appends.gather(submission),

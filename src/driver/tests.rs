@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::clock::TestClock;
-use crate::deliver::{Attempt, Follows, Outcome};
+use crate::deliver::{Answer, Attempt, BodyEnd, Follows, Outcome};
 use crate::event::{EventId, KeySource, Lane, Wall};
 use crate::store::memory::{Call, Memory};
 
@@ -19,16 +19,20 @@ struct World {
     driver: JoinHandle<()>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test ends what it begins")]
 fn world() -> World {
+    // These tests are about the way in: the upstream takes everything at once.
+    world_with(Arc::new(|job| Box::pin(async move { delivered(job.attempt) })))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test ends what it begins")]
+fn world_with(deliver: Deliver) -> World {
     let clock: Arc<dyn Clock> = Arc::new(TestClock::at(Wall::from_unix_s(1_700_000_000)));
     let memory = Memory::new(Arc::clone(&clock));
     let (driver, handle) = new(Parts {
         store: Arc::new(memory.clone()),
         clock,
         metrics: Arc::new(Metrics::new("none")),
-        // These tests are about the way in: the upstream takes everything at once.
-        deliver: Arc::new(|job| Box::pin(async move { delivered(job.attempt) })),
+        deliver,
         settings: Settings::default(),
         policies: FilePolicies::default(),
         notebook: Notebook::default(),
@@ -49,7 +53,12 @@ fn delivered(number: u32) -> Attempt {
         error: "".into(),
         retry_after: None,
         retry_scope: None,
-        answer: None,
+        answer: Some(Answer {
+            status: http::StatusCode::OK,
+            headers: HeaderMap::new(),
+            body: Bytes::from_static(b"yes"),
+            end: BodyEnd::Whole,
+        }),
     }
 }
 
@@ -220,4 +229,85 @@ async fn a_fallback_lane_that_is_too_large_refuses_its_own_events_and_nobody_els
     assert_eq!(w.submit(1, 1).await.unwrap(), Ok(Seq(1)));
     w.memory.set_capacity(Some(0));
     assert_eq!(w.handle.ready(), Err(Shed::Full), "there is none for anybody");
+}
+
+// ---- live requests ----------------------------------------------------------------------------------------------
+
+impl World {
+    #[expect(clippy::disallowed_methods, reason = "the test ends what it begins")]
+    fn call(&self, number: u8) -> JoinHandle<Result<Answered, Unanswered>> {
+        let (handle, deadline) = (self.handle.clone(), self.handle.now().mono.plus(Duration::from_secs(2)));
+        tokio::spawn(async move { handle.live(Arc::new(event(number, 10)), deadline).await })
+    }
+
+    async fn group(&self) -> GroupView {
+        self.handle.group(Group::of(&["g"])).await.unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_holds_up_no_live_request() {
+    let w = world();
+    let mut gate = w.memory.hold_next(Call::Append);
+    let first = w.submit(1, 10);
+    gate.arrived().await;
+    // So many that the driver takes no further ones until the store is done.
+    let others: Vec<_> = (0..1_100).map(|n| w.submit((n % 100) as u8, 10)).collect();
+    settle().await;
+    let answered = w.call(2).await.unwrap().unwrap();
+    assert_eq!(answered.body.as_ref(), b"yes");
+    assert!(!first.is_finished() && others.iter().all(|task| !task.is_finished()));
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(Seq(1)));
+    assert_eq!(w.stored().await, 1_000, "none of them is a live request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_waiting_leaves_no_lease_behind() {
+    let (started, mut starts) = mpsc::channel(16);
+    let w = world_with(Arc::new(move |_| {
+        let started = started.clone();
+        Box::pin(async move {
+            started.send(()).await.unwrap();
+            std::future::pending().await
+        })
+    }));
+    // The default cap of a group is eight: two wait.
+    let calls: Vec<_> = (0..10).map(|n| w.call(n)).collect();
+    for _ in 0..8 {
+        starts.recv().await.unwrap();
+    }
+    let view = w.group().await;
+    assert_eq!((view.in_flight, view.live), (8, 2));
+    for call in &calls {
+        call.abort();
+    }
+    settle().await;
+    let view = w.group().await;
+    assert_eq!((view.live, view.in_flight), (0, 0), "nothing of it is left");
+    assert_eq!(w.handle.upstream().await.unwrap().slots.busy, 0);
+    // Its slots are there for others.
+    let _next = w.call(20);
+    starts.recv().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_request_is_refused_while_the_node_ends() {
+    let (started, mut starts) = mpsc::channel(16);
+    let mut w = world_with(Arc::new(move |job| {
+        let started = started.clone();
+        Box::pin(async move {
+            started.send(()).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            delivered(job.attempt)
+        })
+    }));
+    let under_way = w.call(1);
+    starts.recv().await.unwrap();
+    w.handle.begin_drain();
+    assert_eq!(w.call(2).await.unwrap(), Err(Unanswered::Draining));
+    w.handle.stop().await;
+    assert!(under_way.await.unwrap().is_ok(), "what is in flight is finished");
+    (&mut w.driver).await.unwrap();
+    assert_eq!(w.call(3).await.unwrap(), Err(Unanswered::Draining));
 }

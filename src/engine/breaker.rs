@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::request::BreakerState;
-use super::{GroupBreaker, UpstreamBreaker};
+use super::{Breakers, GroupBreaker, UpstreamBreaker};
 use crate::event::Mono;
 
 /// Slots right after closing.
@@ -117,6 +117,13 @@ impl Upstream {
             Position::Open { until } => Some(until),
             Position::Closed | Position::HalfOpen { .. } => None,
         }
+    }
+
+    /// Failures from before this make nobody suspect, nor do they count for a group's own breaker.
+    pub(super) fn past(&self, settings: &Breakers, now: Mono) -> Mono {
+        let window = settings.upstream.window.max(settings.group.window);
+        let from = if self.is_closed() { now } else { self.opened };
+        Mono(from.0.saturating_sub(u64::try_from(window.as_micros()).unwrap_or(u64::MAX)))
     }
 
     /// Whether a group that failed last at `failed` has to wait while this is not closed.
@@ -283,9 +290,9 @@ impl OfGroup {
         }
     }
 
-    /// Whether forgetting it would change nothing.
-    pub(super) fn is_rested(&self) -> bool {
-        self.until.is_none()
+    /// Whether forgetting it would change nothing, when failures from before `past` mean nothing any more.
+    pub(super) fn is_rested(&self, past: Mono) -> bool {
+        self.until.is_none() && self.row.back().is_none_or(|last| *last < past)
     }
 
     /// An attempt of the group, leased at `began`, ended with an answer or a failure.

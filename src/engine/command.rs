@@ -36,7 +36,7 @@ impl Engine {
         let now = self.tick(now);
         if let Some(gid) = self.names.get(group).copied() {
             self.apply(gid, policy);
-            self.refresh(gid, now.mono);
+            self.touch_group(gid, now.mono);
         }
     }
 
@@ -52,7 +52,7 @@ impl Engine {
         let active: Vec<u32> = self.groups.iter().map(|(gid, _)| gid).collect();
         for gid in active {
             self.judge_slow(gid);
-            self.refresh(gid, now.mono);
+            self.touch_group(gid, now.mono);
         }
     }
 
@@ -74,20 +74,25 @@ impl Engine {
         if let Some(group) = self.groups.get_mut(gid) {
             group.paused = paused;
         }
-        self.refresh(gid, now.mono);
+        self.touch_group(gid, now.mono);
     }
 
     /// No further attempt of anybody, or attempts again.
     pub fn set_upstream_paused(&mut self, paused: bool) {
         self.upstream.paused = paused;
+        if paused {
+            self.turn_all_away(self.now);
+        }
     }
 
     /// No further lease, for good. What is in flight ends and is settled; see [`is_drained`](Self::is_drained).
     pub fn begin_drain(&mut self) {
         self.draining = true;
+        self.turn_all_away(self.now);
     }
 
-    /// Asks for the end of every attempt of the group that is in flight; how many those are. Their events are retried.
+    /// Asks for the end of every attempt of the group that is in flight; how many those are. Their events are retried, live
+    /// requests are not.
     pub fn cancel(&mut self, group: &Group, now: Now) -> usize {
         self.tick(now);
         let Some(gid) = self.names.get(group).copied() else { return 0 };

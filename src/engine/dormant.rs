@@ -1,5 +1,5 @@
-//! Groups without a pending event that still matter: they owe worker time, or a rate, a breaker or a `Retry-After` still binds
-//! them. A record goes when forgetting it changes nothing (R3); two are looked at in every step, so that none of them is long.
+//! Groups without a pending event that still matter: they owe worker time, or a rate, failures, a breaker or a `Retry-After` still
+//! bind them. A record goes when forgetting it changes nothing (R3); two are looked at in every step, so that none of them is long.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -29,17 +29,34 @@ struct Bound {
     rate: Option<Box<Gcra>>,
     held_until: Mono,
     breaker: OfGroup,
+    failed: Option<Mono>,
+}
+
+/// What decides whether a record still matters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) v: Tag,
+    pub(super) now: Mono,
+    /// Failures from before this mean nothing to any breaker.
+    pub(super) past: Mono,
 }
 
 impl Bound {
-    fn of(group: &mut GroupState, now: Mono) -> Option<Box<Self>> {
-        let bound =
-            Self { rate: group.rate.take(), held_until: group.held_until, breaker: std::mem::take(&mut group.breaker) };
-        (!bound.is_over(now)).then(|| Box::new(bound))
+    fn of(group: &mut GroupState, moment: Moment) -> Option<Box<Self>> {
+        let bound = Self {
+            rate: group.rate.take(),
+            held_until: group.held_until,
+            breaker: std::mem::take(&mut group.breaker),
+            failed: group.failed,
+        };
+        (!bound.is_over(moment)).then(|| Box::new(bound))
     }
 
-    fn is_over(&self, now: Mono) -> bool {
-        self.rate.as_ref().is_none_or(|rate| rate.is_rested(now)) && self.held_until <= now && self.breaker.is_rested()
+    fn is_over(&self, Moment { now, past, .. }: Moment) -> bool {
+        self.rate.as_ref().is_none_or(|rate| rate.is_rested(now))
+            && self.held_until <= now
+            && self.breaker.is_rested(past)
+            && self.failed.is_none_or(|at| at < past)
     }
 }
 
@@ -57,9 +74,9 @@ impl Dormant {
     }
 
     /// A group falls asleep.
-    pub(super) fn put(&mut self, mut group: GroupState, v: Tag, now: Mono) {
-        let bound = Bound::of(&mut group, now);
-        if group.tag <= v && bound.is_none() {
+    pub(super) fn put(&mut self, mut group: GroupState, moment: Moment) {
+        let bound = Bound::of(&mut group, moment);
+        if group.tag <= moment.v && bound.is_none() {
             return;
         }
         self.sleeps += 1;
@@ -80,15 +97,16 @@ impl Dormant {
             group.rate = bound.rate;
             group.held_until = bound.held_until;
             group.breaker = bound.breaker;
+            group.failed = bound.failed;
         }
     }
 
     /// Forgets those of the next few that owe nothing more.
-    pub(super) fn sweep(&mut self, v: Tag, now: Mono) {
+    pub(super) fn sweep(&mut self, moment: Moment) {
         for _ in 0..LOOKS {
             let Some((name, sleep)) = self.order.pop_front() else { return };
             let Some(record) = self.records.get(&name).filter(|record| record.sleep == sleep) else { continue };
-            if record.tag <= v && record.bound.as_ref().is_none_or(|bound| bound.is_over(now)) {
+            if record.tag <= moment.v && record.bound.as_ref().is_none_or(|bound| bound.is_over(moment)) {
                 self.records.remove(&name);
             } else {
                 self.order.push_back((name, sleep));

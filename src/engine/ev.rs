@@ -69,11 +69,6 @@ impl Ev {
     pub(super) fn age(&self, now: Mono) -> Duration {
         since_line(self.first.unwrap_or_else(|| line(now)), now)
     }
-
-    /// How long it has waited.
-    pub(super) fn wait(&self, now: Mono) -> Duration {
-        since_line(self.since, now)
-    }
 }
 
 /// A moment as a place on a line that reaches back before the machine started.

@@ -6,7 +6,9 @@ use super::breaker::{OfGroup, Upstream};
 use super::counts::Counts;
 use super::field::Class;
 use super::inside::Inside;
+use super::lazy::Lazy;
 use super::ledger::Ledger;
+use super::live::Calls;
 use super::price::Ewma;
 use super::rate::Gcra;
 use super::request::WaitReason;
@@ -75,6 +77,8 @@ pub(super) struct GroupState {
 
     /// Sums over its lanes.
     pub(super) counts: Counts,
+    /// Senders that wait for an answer; most groups never have one.
+    pub(super) live: Lazy<Calls>,
     pub(super) retry_in_flight: u32,
 
     pub(super) estimate: Ewma,
@@ -124,6 +128,7 @@ impl GroupState {
             top: Tag::default(),
             inside: Inside::default(),
             counts: Counts::default(),
+            live: Lazy::default(),
             retry_in_flight: 0,
             estimate: Ewma::default(),
             long: 0,
@@ -161,8 +166,15 @@ impl GroupState {
         self.plain.into_iter().chain(self.parts.values().copied())
     }
 
-    pub(super) fn has_lanes(&self) -> bool {
-        self.plain.is_some() || !self.parts.is_empty()
+    /// Nothing of it is pending, waits or is in flight.
+    pub(super) fn is_done(&self) -> bool {
+        let no_lanes = self.plain.is_none() && self.parts.is_empty();
+        no_lanes && self.live.waiting.is_empty() && self.live.in_flight == 0
+    }
+
+    /// Attempts in flight, of events and of live requests.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.counts.in_flight + self.live.in_flight
     }
 
     pub(super) fn turn(&self) -> Turn {
@@ -171,20 +183,31 @@ impl GroupState {
 
     /// Where it stands now, and when time alone will change that.
     pub(super) fn stand(&self, settings: &Settings, upstream: &Upstream, now: Mono) -> (Standing, Option<Mono>) {
-        if self.inside.is_empty() {
+        let live = !self.live.waiting.is_empty();
+        if self.inside.is_empty() && !live {
             return (Standing::Idle, None);
         }
-        let only_retries = self.inside.first_open().is_none();
+        self.gates(settings, upstream, !live && self.inside.first_open().is_none(), now)
+    }
+
+    /// Where it stands with something to do.
+    pub(super) fn gates(
+        &self,
+        settings: &Settings,
+        upstream: &Upstream,
+        only_retries: bool,
+        now: Mono,
+    ) -> (Standing, Option<Mono>) {
         if self.is_paused() {
             return (Standing::Paused, None);
         }
-        if let Err(until) = self.breaker.may_go(self.counts.in_flight, now) {
+        if let Err(until) = self.breaker.may_go(self.in_flight(), now) {
             return (Standing::Broken, until);
         }
         if self.held_until > now {
             return (Standing::RetryAfter, Some(self.held_until));
         }
-        if self.counts.in_flight >= self.cap(settings) {
+        if self.in_flight() >= self.cap(settings) {
             return (Standing::Capped, None);
         }
         if only_retries && self.retry_in_flight >= settings.group_retry_slots() {
@@ -196,11 +219,15 @@ impl GroupState {
         (Standing::Ready(self.class(settings, upstream, only_retries, now)), None)
     }
 
+    /// One attempt of an unsuspected group may always go; a second one only when the breaker is closed.
+    pub(super) fn is_suspect(&self, settings: &Settings, upstream: &Upstream, now: Mono) -> bool {
+        self.in_flight() > 0 || upstream.suspects(&settings.breakers.upstream, self.failed, now)
+    }
+
     fn class(&self, settings: &Settings, upstream: &Upstream, only_retries: bool, now: Mono) -> Class {
-        // One attempt of an unsuspected group may always go; a second one only when the breaker is closed.
-        let suspect = self.counts.in_flight > 0 || upstream.suspects(&settings.breakers.upstream, self.failed, now);
+        let suspect = self.is_suspect(settings, upstream, now);
         // The count of the last second is only needed by those that hold more than two.
-        let ramp = self.counts.in_flight >= 2 && self.counts.in_flight >= 2 + self.ended.count(now);
+        let ramp = self.in_flight() >= 2 && self.in_flight() >= 2 + self.ended.count(now);
         Class::default()
             .with(Class::SLOW, self.slow)
             .with(Class::RAMP, ramp)

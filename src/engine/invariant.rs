@@ -28,7 +28,7 @@ impl Engine {
         let Some(group) = self.groups.get(gid) else { return };
         let what = match group.standing {
             // I4: a charge and its corrections add up.
-            _ if group.counts.in_flight == 0 && group.charged_us != group.served_us => {
+            _ if group.in_flight() == 0 && group.charged_us != group.served_us => {
                 "I4: with nothing in flight a group was charged other than it was served"
             }
             // I2: in the field when and only when it is ready.
@@ -43,8 +43,8 @@ impl Engine {
     /// # Errors
     /// The first invariant that does not hold, in words. It is counted, too.
     pub fn check_invariants(&mut self) -> Result<(), String> {
-        let found =
-            self.accounts().and_then(|()| self.places()).and_then(|()| self.leases_sound()).and_then(|()| self.fair());
+        let found = self.accounts().and_then(|()| self.places()).and_then(|()| self.leases_sound());
+        let found = found.and_then(|()| self.calls_sound()).and_then(|()| self.fair());
         if found.is_err() {
             self.violation("found by a full check");
         }
@@ -88,7 +88,8 @@ impl Engine {
             }
         }
         ensure(ready == self.field.len(), || format!("I2: {ready} ready, {} in the field", self.field.len()))?;
-        let mut placed = self.retries.waiting().count() + self.leases.len() + self.counts.settling as usize;
+        let leased = self.leases.iter().filter(|(_, lease)| lease.work.event().is_some()).count();
+        let mut placed = self.retries.waiting().count() + leased + self.counts.settling as usize;
         for (_, lane) in self.lanes.iter() {
             ensure(lane.rare.keys.is_sound(), || "I3: an order key has no head and does not look for one".into())?;
             ensure(lane.twin().is_none(), || format!("I2: an event is twice in its lane: {:?}", lane.twin()))?;
@@ -106,23 +107,24 @@ impl Engine {
         })
     }
 
-    /// I3, I5: leases against counts, caps and keys.
+    /// I3, I5: leases against counts and keys.
     fn leases_sound(&self) -> Result<(), String> {
-        let (mut keys, mut slow, mut retry) = (std::collections::BTreeSet::new(), 0, 0);
+        let (mut keys, mut slow, mut retry, mut events) = (std::collections::BTreeSet::new(), 0, 0, 0);
         for (ticket, lease) in self.leases.iter() {
-            ensure(self.retries.place(lease.ev.seq) == Some(Place::Leased(ticket)), || {
-                format!("I3: event {} has a lease and is elsewhere", lease.ev.seq)
-            })?;
-            ensure(lease.ev.order.as_ref().is_none_or(|key| keys.insert((lease.lid, key.clone()))), || {
-                format!("I3: two leases of one order key, {:?}", lease.ev.order)
-            })?;
+            if let Some((lid, ev)) = lease.work.event() {
+                events += 1;
+                ensure(self.retries.place(ev.seq) == Some(Place::Leased(ticket)), || {
+                    format!("I3: event {} has a lease and is elsewhere", ev.seq)
+                })?;
+                ensure(ev.order.as_ref().is_none_or(|key| keys.insert((lid, key.clone()))), || {
+                    format!("I3: two leases of one order key, {:?}", ev.order)
+                })?;
+            }
             slow += u32::from(self.groups.get(lease.gid).is_some_and(|group| group.slow));
             retry += u32::from(lease.retry);
         }
-        let counted = (self.leases.slow, self.leases.retry, self.counts.in_flight as usize);
-        ensure(counted == (slow, retry, self.leases.len()), || {
-            format!("I5: counted {counted:?}, found {slow}, {retry}")
-        })
+        let counted = (self.leases.slow, self.leases.retry, self.counts.in_flight);
+        ensure(counted == (slow, retry, events), || format!("I5: counted {counted:?}, found {slow}, {retry}, {events}"))
     }
 
     /// I6: the tag of a group that could go all the time is no further from virtual time than its head start, and what

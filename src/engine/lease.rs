@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::counts::Stage;
 use super::ev::Ev;
 use super::fact::{Ending, Removal, Scope};
+use super::live::Call;
 use super::price::price;
-use super::request::{Dispatch, Request, Settle, Ticket, Verdict, WaitReason};
+use super::request::{BreakerState, Dispatch, Request, Settle, Ticket, Verdict, WaitReason};
 use super::retry::{self, Next};
 use super::settle::After;
 use super::tags::{Tag, Weight};
-use super::{Charge, Engine, Settings, breaker, micros};
+use super::{Charge, Engine, Settings, breaker, ev, micros};
 use crate::event::{Mono, Now, Wall};
 
 /// A lease may outlive `timeout` by so much before it is cancelled, and as much again before it is taken back.
@@ -31,12 +31,46 @@ pub(super) struct Price {
     pub(super) charged_us: u64,
 }
 
+/// What an attempt is made for.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// An event of this lane.
+    Event(u32, Ev),
+    /// A live request.
+    Live(Call),
+}
+
+impl Work {
+    pub(super) fn event(&self) -> Option<(u32, &Ev)> {
+        if let Self::Event(lid, ev) = self { Some((*lid, ev)) } else { None }
+    }
+
+    pub(super) fn call(&self) -> Option<&Call> {
+        if let Self::Live(call) = self { Some(call) } else { None }
+    }
+
+    /// Since when it has waited, on the line of [`ev::line`].
+    pub(super) fn since(&self) -> i64 {
+        match self {
+            Self::Event(_, ev) => ev.since,
+            Self::Live(call) => ev::line(call.since),
+        }
+    }
+
+    /// Whether it found others of its lane before it; a live request, of its group's queue.
+    pub(super) fn behind(&self) -> bool {
+        match self {
+            Self::Event(_, ev) => ev.behind,
+            Self::Live(call) => call.behind,
+        }
+    }
+}
+
 /// The right to one attempt.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) gid: u32,
-    pub(super) lid: u32,
-    pub(super) ev: Ev,
+    pub(super) work: Work,
     pub(super) price: Price,
     pub(super) at: Mono,
     /// When its attempt was asked for; until then its beginning is not durable.
@@ -62,16 +96,15 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(gid: u32, lid: u32, ev: Ev, price: Price, now: Mono) -> Self {
+    pub(super) fn new(gid: u32, work: Work, weight: Weight, now: Mono) -> Self {
         Self {
             gid,
-            lid,
-            price,
+            price: Price { weight, charged_us: 0 },
             at: now,
             sent: None,
-            retry: ev.retrying,
+            retry: work.event().is_some_and(|(_, ev)| ev.retrying),
             probe: false,
-            wait: ev.wait(now),
+            wait: ev::since_line(work.since(), now),
             reason: WaitReason::None,
             long: false,
             cancelled: false,
@@ -80,7 +113,7 @@ impl Lease {
             worked_us: 0,
             hold_max: None,
             timer: Mono(u64::MAX),
-            ev,
+            work,
         }
     }
 
@@ -94,6 +127,13 @@ impl Lease {
         }
         if self.long { at } else { at.min(sent.plus(slow_after)) }
     }
+}
+
+/// What was said of an event while it was leased.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    removal: Option<Removal>,
+    hold_max: Option<Duration>,
 }
 
 /// Every lease, by ticket and so by the time it was given.
@@ -144,7 +184,7 @@ impl Leases {
         self.timers.first().map(|(at, _)| *at).filter(|at| *at < Mono(u64::MAX))
     }
 
-    fn set_timer(&mut self, ticket: Ticket, settings: &Settings, slow_after: Duration) {
+    pub(super) fn set_timer(&mut self, ticket: Ticket, settings: &Settings, slow_after: Duration) {
         if let Some(lease) = self.all.get_mut(&ticket) {
             self.timers.remove(&(lease.timer, ticket));
             lease.timer = lease.next_timer(settings, slow_after);
@@ -174,17 +214,18 @@ impl Engine {
     pub(super) fn dispatch(&mut self, ticket: Ticket, now: Mono) {
         let slow_after = self.upstream.durations.slow_after(&self.settings);
         let Some(lease) = self.leases.get_mut(ticket) else { return };
+        let Work::Event(lid, ev) = &lease.work else { return };
         lease.sent = Some(now);
-        let (Some(group), Some(lane)) = (self.groups.get(lease.gid), self.lanes.get(lease.lid)) else { return };
+        let (Some(group), Some(lane)) = (self.groups.get(lease.gid), self.lanes.get(*lid)) else { return };
         self.requests.push_back(Request::Dispatch(Dispatch {
             ticket,
-            seq: lease.ev.seq,
+            seq: ev.seq,
             lane: crate::event::Lane { group: group.name.clone(), inner: lane.inner.clone() },
-            attempt: lease.ev.attempts,
-            will_retry: retry::will_retry(&self.settings.retry, &lease.ev, now),
+            attempt: ev.attempts,
+            will_retry: retry::will_retry(&self.settings.retry, ev, now),
             wait: lease.wait,
             reason: lease.reason,
-            quiet: lease.ev.quiet && !lease.retry,
+            quiet: ev.quiet && !lease.retry,
             deadline: now.plus(self.settings.timeout),
         }));
         self.leases.set_timer(ticket, &self.settings, slow_after);
@@ -212,7 +253,8 @@ impl Engine {
             group.tag = group.tag.plus(Tag::of(cost, weight)).minus(Tag::of(old, weight));
             group.charged_us = (group.charged_us + cost).saturating_sub(old);
             self.top = self.top.max(group.tag);
-            if let Some(lane) = self.lanes.get_mut(lease.lid) {
+            let lane = lease.work.event().and_then(|(lid, _)| self.lanes.get_mut(lid));
+            if let Some(lane) = lane {
                 lane.tag = lane.tag.plus(Tag::of(cost, Weight::ONE)).minus(Tag::of(old, Weight::ONE));
                 group.top = group.top.max(lane.tag);
             }
@@ -255,7 +297,7 @@ impl Engine {
             let charged = lease.price.charged_us;
             self.charge(&mut lease, cost.max(charged));
         }
-        let (gid, lid) = (lease.gid, lease.lid);
+        let (gid, lid) = (lease.gid, lease.work.event().map(|(lid, _)| lid));
         if !lease.long && ran >= slow_after {
             lease.long = true;
             if let Some(group) = self.groups.get_mut(gid) {
@@ -265,7 +307,10 @@ impl Engine {
         self.leases.all.insert(ticket, lease);
         self.leases.set_timer(ticket, &self.settings, slow_after);
         self.judge_slow(gid);
-        self.touch(lid, now.mono);
+        match lid {
+            Some(lid) => self.touch(lid, now.mono),
+            None => self.touch_group(gid, now.mono),
+        }
     }
 
     /// Whether the group is slow (R4b); its slots change sides when that changes.
@@ -276,21 +321,25 @@ impl Engine {
         if slow != group.slow {
             group.slow = slow;
             if slow {
-                self.leases.slow += group.counts.in_flight;
+                self.leases.slow += group.in_flight();
             } else {
-                self.leases.slow = self.leases.slow.saturating_sub(group.counts.in_flight);
+                self.leases.slow = self.leases.slow.saturating_sub(group.in_flight());
             }
         }
     }
 
     /// The lease is over: its price is settled, what it says about lane, group and upstream is taken in, and what follows for its event
-    /// goes out to be made durable.
+    /// goes out to be made durable. A live request is over with its lease.
     fn finish(&mut self, mut lease: Lease, ending: Ending, took: Duration, now: Now) {
-        let (gid, lid) = (lease.gid, lease.lid);
+        let gid = lease.gid;
         let happened = ending != Ending::NotSent;
+        // Whoever cancels an attempt does not know what it took; its slot was held all the same.
+        let held =
+            lease.sent.filter(|_| ending == Ending::Cancelled).map_or(Duration::ZERO, |sent| now.mono.since(sent));
+        let took = took.max(held);
         let cost = if happened { price(&self.settings, micros(took)) } else { 0 };
         self.charge(&mut lease, cost);
-        self.shift(lid, Some(Stage::InFlight), Some(Stage::Settling), 1);
+        self.leave_flight(&lease);
         self.leases.retry -= u32::from(lease.retry);
         if let Some(group) = self.groups.get_mut(gid) {
             self.leases.slow -= u32::from(group.slow);
@@ -301,12 +350,21 @@ impl Engine {
         }
         self.worked(&mut lease, cost, now.mono);
         if happened {
-            self.sample(gid, lid, micros(took));
+            self.sample(&lease, micros(took));
         }
         self.learn(&lease, ending, now.mono);
         self.judge_slow(gid);
-        self.follow(lease, ending, now);
-        self.touch(lid, now.mono);
+        let (work, said) = (lease.work, Said { removal: lease.removal, hold_max: lease.hold_max });
+        match work {
+            Work::Event(lid, ev) => {
+                self.follow(gid, (lid, ev), said, ending, now);
+                self.touch(lid, now.mono);
+            }
+            Work::Live(call) => self.call_ended(gid, call.id, now.mono),
+        }
+        if matches!(self.breaker(), BreakerState::Open { .. }) {
+            self.turn_all_away(now.mono);
+        }
     }
 
     /// What a lease has taken so far, for the books that people read: as it runs, so that a group whose attempts hang is seen at once.
@@ -319,9 +377,11 @@ impl Engine {
         }
     }
 
-    fn sample(&mut self, gid: u32, lid: u32, took_us: u64) {
+    fn sample(&mut self, lease: &Lease, took_us: u64) {
+        let gid = lease.gid;
         self.upstream.durations.add(took_us);
-        if let Some(lane) = self.lanes.get_mut(lid) {
+        let lane = lease.work.event().and_then(|(lid, _)| self.lanes.get_mut(lid));
+        if let Some(lane) = lane {
             lane.estimate.add(took_us);
         }
         if let Some(group) = self.groups.get_mut(gid) {
@@ -373,13 +433,13 @@ impl Engine {
     }
 
     /// What follows for the event.
-    fn follow(&mut self, lease: Lease, ending: Ending, now: Now) {
-        let Lease { lid, mut ev, removal, hold_max, .. } = lease;
+    fn follow(&mut self, gid: u32, (lid, mut ev): (u32, Ev), said: Said, ending: Ending, now: Now) {
+        let Said { removal, hold_max } = said;
         if matches!(ending, Ending::Client(_)) {
             ev.refused = ev.refused.saturating_add(1);
         }
         let seq = ev.seq;
-        let hold_left = self.hold_left(lease.gid, &mut ev, hold_max, ending);
+        let hold_left = self.hold_left(gid, &mut ev, hold_max, ending);
         let next = retry::next(&self.settings.retry, &ev, ending, hold_left, now.mono, &mut self.rng);
         self.retries.settle(seq);
         let (verdict, after) = match (next, removal) {

@@ -5,7 +5,8 @@
 //!
 //! - **Facts**, `on_*`: something happened. Events became durable ([`on_appended`](Engine::on_appended)) or were found
 //!   ([`on_recovered`](Engine::on_recovered), [`on_loaded`](Engine::on_loaded), [`on_due_loaded`](Engine::on_due_loaded)), an attempt ended
-//!   ([`on_finished`](Engine::on_finished)), a batch became durable or did not ([`on_settled`](Engine::on_settled),
+//!   ([`on_finished`](Engine::on_finished)), a sender waits for an answer or has gone ([`on_live`](Engine::on_live),
+//!   [`on_live_gone`](Engine::on_live_gone)), a batch became durable or did not ([`on_settled`](Engine::on_settled),
 //!   [`on_settle_failed`](Engine::on_settle_failed)), time passed ([`on_timeout`](Engine::on_timeout)).
 //! - **Commands**: a person or the configuration wants something (`pause`, `cancel`, `remove`, `set_policies`, `begin_drain` …).
 //! - **Polls**: what to do now ([`poll_request`](Engine::poll_request), until it gives `None`) and when to come back by yourself
@@ -25,7 +26,8 @@
 //!
 //! R1 tags and turns: `tags`, `field`, `schedule` · R2 prices: `price`, `lease` · R3 head start: `schedule`, `dormant` · R4 caps and leases:
 //! `group`, `lease` · R4b slow groups and ramp: `group`, `field` · R5 policies: `command` · R6 fresh, retries, replays: `lane` · R7 order:
-//! `order` · R8 breakers: `breaker` · R11 two levels: `schedule` · what follows an attempt: `retry` · I1–I9: `invariant`. An order key belongs to its
+//! `order` · R8 breakers: `breaker` · R11 two levels: `schedule` · what follows an attempt: `retry` · senders that wait
+//! for an answer: `live` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
 //!
 //! # Bounds
@@ -35,6 +37,7 @@
 //! small record until it is paid. Every step takes O(log n) in the number of ready groups and does not look at blocked, idle or
 //! indebted ones.
 
+mod active;
 mod breaker;
 mod command;
 mod counts;
@@ -50,6 +53,7 @@ mod lane;
 mod lazy;
 mod lease;
 mod ledger;
+mod live;
 mod order;
 mod price;
 mod rate;
@@ -70,21 +74,24 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
+pub use live::{LiveId, Unserved};
 pub use request::{
-    Batch, BreakerState, Dispatch, GroupView, Request, Settle, Slots, Sort, State, Ticket, Totals, Verdict, WaitReason,
+    Batch, BreakerState, Dispatch, GroupView, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
+    Verdict, WaitReason,
 };
 pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
 
 use crate::event::{Group, Lane, Mono, Now, Wall};
 use counts::{Counts, Stage};
-use dormant::Dormant;
+use dormant::{Dormant, Moment};
 use due::Retries;
 use ev::Ev;
 use field::Field;
 use group::GroupState;
 use lane::{LaneState, Limits};
 use lease::Leases;
-use ledger::{Ledger, Ledgers};
+use ledger::Ledgers;
+use live::Live;
 use price::Durations;
 use rate::Gcra;
 use rng::Rng;
@@ -136,6 +143,7 @@ pub struct Engine {
     wake_places: Places,
 
     leases: Leases,
+    live: Live,
     upstream: Upstream,
     retries: Retries,
     outbox: Outbox,
@@ -201,6 +209,7 @@ impl Engine {
             wakes: Heap::default(),
             wake_places: Places::default(),
             leases: Leases::default(),
+            live: Live::default(),
             upstream: Upstream::default(),
             retries: Retries::default(),
             outbox: Outbox::default(),
@@ -294,6 +303,7 @@ impl Engine {
             self.refresh(gid, now.mono);
         }
         self.lease_timers(now);
+        self.live_timers(now.mono);
         self.fall_due(now.mono);
         self.outbox.tick(now.mono);
         while let Some((_, lid)) = self.reloads.pop_front_if(|(at, _)| *at <= now.mono) {
@@ -324,6 +334,7 @@ impl Engine {
         let times = [
             self.wakes.first().map(|(at, _)| at),
             self.leases.wake(),
+            self.live.wake(),
             self.retries.wake(),
             self.outbox.wake(),
             self.reloads.front().map(|(at, _)| *at),
@@ -337,62 +348,18 @@ impl Engine {
     /// Takes over the time of a call, which may be a little older than one before (I8), and pays a step's part of the housekeeping.
     fn tick(&mut self, now: Now) -> Now {
         self.now = self.now.max(now.mono);
-        self.dormant.sweep(self.v, self.now);
+        self.dormant.sweep(self.moment());
         Now { mono: self.now, wall: now.wall }
+    }
+
+    fn moment(&self) -> Moment {
+        let past = self.upstream.breaker.past(&self.settings.breakers, self.now);
+        Moment { v: self.v, now: self.now, past }
     }
 
     fn limits(&self) -> Limits {
         let window = (EVENTS_MAX / self.lanes.len().max(1)).max(WINDOW_MIN).min(self.settings.window.max(WINDOW_MIN));
         Limits { window, replay_every: self.settings.replay_every() }
-    }
-
-    fn find(&self, lane: &Lane) -> Option<u32> {
-        let gid = self.names.get(&lane.group)?;
-        self.groups.get(*gid)?.lane(lane.inner.as_ref())
-    }
-
-    /// The group and lane of that name, made when they are not there.
-    fn lane_for(&mut self, name: &Lane) -> (u32, u32) {
-        let gid = match self.names.get(&name.group) {
-            Some(gid) => *gid,
-            None => self.group_made(&name.group),
-        };
-        if let Some(lid) = self.groups.get(gid).and_then(|group| group.lane(name.inner.as_ref())) {
-            return (gid, lid);
-        }
-        let mut lane = LaneState::new(gid, name.inner.clone());
-        let Some(group) = self.groups.get_mut(gid) else { return (gid, 0) };
-        match &name.inner {
-            None => lane.estimate = group.estimate,
-            Some(inner) => {
-                if let Some((tag, estimate)) = group.debts.take(inner) {
-                    lane.tag = tag;
-                    lane.estimate = estimate;
-                }
-            }
-        }
-        let lid = self.lanes.insert(lane);
-        match &name.inner {
-            None => group.plain = Some(lid),
-            Some(inner) => {
-                group.parts.insert(inner.clone(), lid);
-            }
-        }
-        (gid, lid)
-    }
-
-    fn group_made(&mut self, name: &Group) -> u32 {
-        let mut group = GroupState::new(name.clone(), (self.policies)(name));
-        group.paused = self.paused.contains(name);
-        group.side = !self.upstream.breaker.side;
-        group.ledger = self.ledgers.take(name).unwrap_or_else(|| Ledger::new(self.now));
-        if self.groups.len() < ledger::STATS_MAX {
-            group.ledger.stats.get_or_insert_default();
-        }
-        self.dormant.wake(&mut group);
-        let gid = self.groups.insert(group);
-        self.names.insert(name.clone(), gid);
-        gid
     }
 
     /// Moves `n` events of a lane from one stage to another, in all three books.
@@ -416,9 +383,18 @@ impl Engine {
         self.stand_lane(lid);
         let Some(gid) = self.lanes.get(lid).map(|lane| lane.group) else { return };
         self.heal(lid);
+        self.retire(lid);
+        self.touch_group(gid, now);
+    }
+
+    /// A group has changed: what follows for its place, for its live requests, for memory.
+    fn touch_group(&mut self, gid: u32, now: Mono) {
         self.refresh(gid, now);
-        self.retire(lid, now);
+        if self.turn_away(gid, now) {
+            self.refresh(gid, now);
+        }
         self.check_group(gid);
+        self.retire_group(gid);
     }
 
     /// Asks for the lane's next events, when few are left. A lane of which nothing is in memory waits for its turn.
@@ -452,33 +428,6 @@ impl Engine {
             self.shift(lid, Some(Stage::Queued), None, lost);
             self.totals.recovered = self.totals.recovered.saturating_sub(lost);
             self.violation("I1: a lane has fewer events in the store than were counted");
-        }
-    }
-
-    /// A lane without pending events leaves memory, and a group without lanes.
-    fn retire(&mut self, lid: u32, now: Mono) {
-        let done = |lane: &LaneState| lane.counts.total() == 0 && lane.loading.is_none();
-        if !self.lanes.get(lid).is_some_and(done) {
-            return;
-        }
-        let Some(lane) = self.lanes.remove(lid) else { return };
-        let gid = lane.group;
-        let Some(group) = self.groups.get_mut(gid) else { return };
-        match lane.inner {
-            None => group.plain = None,
-            Some(inner) => {
-                group.parts.remove(&inner);
-                group.debts.put(inner, lane.tag, lane.estimate, group.v);
-            }
-        }
-        if group.has_lanes() {
-            return;
-        }
-        self.wakes.remove(&mut self.wake_places, gid);
-        if let Some(mut group) = self.groups.remove(gid) {
-            self.names.remove(&group.name);
-            self.ledgers.put(group.name.clone(), std::mem::take(&mut group.ledger));
-            self.dormant.put(group, self.v, now);
         }
     }
 

@@ -31,8 +31,13 @@ impl Ewma {
 pub(super) fn price(settings: &Settings, time_us: u64) -> u64 {
     match settings.charge {
         Charge::Events => EVENT_US,
-        Charge::Time => time_us.max(settings.rate.map_or(0, |rate| rate_price(settings.slots, rate))),
+        Charge::Time => keeps(settings, time_us),
     }
+}
+
+/// For how long an attempt of `time_us` keeps a slot, or the part of the rate that stands for one, from others.
+pub(super) fn keeps(settings: &Settings, time_us: u64) -> u64 {
+    time_us.max(settings.rate.map_or(0, |rate| rate_price(settings.slots, rate)))
 }
 
 /// Where a rate binds and not the slots, an attempt takes its part of the rate: the time for which it would hold one of

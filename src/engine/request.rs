@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::live::{LiveId, Unserved};
 use crate::event::{Group, Lane, Mono, Seq, Wall};
 
 /// Names one lease. Tickets grow and are never used again, so a late report about an old one cannot touch a new one.
@@ -17,6 +18,15 @@ pub struct Batch(pub u64);
 pub enum Request {
     /// Make one attempt; then [`on_finished`](super::Engine::on_finished).
     Dispatch(Dispatch),
+    /// Make one attempt for a sender that waits for its answer; then [`on_finished`](super::Engine::on_finished).
+    Live(LiveDispatch),
+    /// A live request gets no attempt: its sender is told so. The engine has forgotten it.
+    Unserved {
+        /// Which.
+        live: LiveId,
+        /// Why.
+        why: Unserved,
+    },
     /// Make these durable, whole and in this order; then [`on_settled`](super::Engine::on_settled) or
     /// [`on_settle_failed`](super::Engine::on_settle_failed). One batch is under way at a time.
     Settle {
@@ -70,6 +80,23 @@ pub struct Dispatch {
     pub quiet: bool,
     /// When the attempt must have ended.
     pub deadline: Mono,
+}
+
+/// One attempt of a live request: its first and only one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveDispatch {
+    /// The lease.
+    pub ticket: Ticket,
+    /// Of which live request.
+    pub live: LiveId,
+    /// Of which group.
+    pub group: Group,
+    /// From its arrival to the lease.
+    pub wait: Duration,
+    /// What it waited for most recently.
+    pub reason: WaitReason,
+    /// How long the attempt may take.
+    pub timeout: Duration,
 }
 
 /// What follows for an event; to be made durable.
@@ -222,7 +249,9 @@ pub struct GroupView {
     pub queued: u64,
     /// Events that wait for a further attempt.
     pub retrying: u64,
-    /// Attempts in flight.
+    /// Live requests that wait for their turn.
+    pub live: u32,
+    /// Attempts in flight, those of live requests with them.
     pub in_flight: u32,
     /// How long ago its oldest pending event was received; too long for a group that works off tried events of which some are only in
     /// the store.
@@ -301,6 +330,6 @@ pub struct Totals {
     pub retrying: u64,
     /// Events with a lease, or whose settlement is not durable yet.
     pub in_flight: u64,
-    /// Leases ever given.
+    /// Leases ever given, those of live requests with them.
     pub leases: u64,
 }

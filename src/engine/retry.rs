@@ -38,7 +38,7 @@ pub(super) fn next(
         Ending::Never(Some(status)) => {
             return Next::Dead(format!("the upstream answered {status}: never again").into());
         }
-        Ending::Never(None) => return Next::Dead("it cannot be sent to this upstream".into()),
+        Ending::Never(None) => return Next::Dead("it cannot be sent; its last attempt says why".into()),
         Ending::Client(_) | Ending::Server { .. } | Ending::NoAnswer | Ending::Cancelled => {}
     }
     if ev.refused >= retry.attempts {

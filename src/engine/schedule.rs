@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::counts::Stage;
+use super::ev::Ev;
 use super::field::Class;
 use super::group::Standing;
-use super::lease::{Lease, Price};
+use super::lease::{Lease, Work};
+use super::live::Call;
 use super::price::price;
 use super::request::{BreakerState, Settle, Ticket, Verdict, WaitReason};
 use super::settle::After;
@@ -182,8 +184,11 @@ impl Engine {
         found
     }
 
-    /// The group's turn: the lane whose turn it is inside, the event whose turn it is in the lane, and its lease.
+    /// The group's turn: a live request, or the lane whose turn it is inside, the event whose turn it is in the lane, and its lease.
     fn take_turn(&mut self, gid: u32, class: Class, now: Now) -> bool {
+        if self.live_turn(gid, class, now) {
+            return true;
+        }
         let retry_slot = self.leases.retry < self.settings.retry_slots();
         let limits = self.limits();
         let Some(group) = self.groups.get_mut(gid) else { return false };
@@ -207,22 +212,19 @@ impl Engine {
         self.v = self.v.max(group.tag);
         let guess = lane.estimate.micros().unwrap_or_else(|| self.upstream.durations.guess_us());
         let cost = price(&self.settings, guess);
-        let lease = Lease::new(gid, lid, ev, Price { weight: group.weight, charged_us: 0 }, now.mono);
+        let lease = Lease::new(gid, Work::Event(lid, ev), group.weight, now.mono);
         self.grant(lease, class, cost, now);
         true
     }
 
-    fn grant(&mut self, mut lease: Lease, class: Class, cost: u64, now: Now) {
-        let (gid, lid) = (lease.gid, lease.lid);
+    pub(super) fn grant(&mut self, mut lease: Lease, class: Class, cost: u64, now: Now) {
+        let gid = lease.gid;
         lease.probe = class.has(Class::SUSPECT) && !self.upstream.breaker.is_closed();
         if lease.probe {
             self.upstream.breaker.probe();
         }
-        lease.reason = self.wait_reason(&lease, class, now.mono);
-        lease.ev.attempts = lease.ev.attempts.saturating_add(1);
-        lease.ev.first.get_or_insert_with(|| super::ev::line(now.mono));
-        let from = if lease.retry { Stage::Retrying } else { Stage::Queued };
-        self.shift(lid, Some(from), Some(Stage::InFlight), 1);
+        lease.reason = self.wait_reason(&lease, class);
+        self.enter_flight(&mut lease, now.mono);
         self.charge(&mut lease, cost);
         if let Some(rate) = self.settings.rate {
             self.upstream.rate.take(rate, now.mono);
@@ -240,16 +242,54 @@ impl Engine {
                 group.side = self.upstream.breaker.side;
             }
             self.leases.slow += u32::from(group.slow);
-            group.counts.in_flight <= group.cap(&self.settings)
+            group.in_flight() <= group.cap(&self.settings)
         });
         if !cap_ok || self.leases.len() as u32 >= self.settings.slots {
             self.violation("I5: more in flight than a cap or the slots allow");
         }
         self.totals.leases += 1;
-        let (seq, retry) = (lease.ev.seq, lease.retry);
-        let ticket = self.leases.insert(lease);
-        self.leased(ticket, seq, retry, now);
-        self.touch(lid, now.mono);
+        let retry = lease.retry;
+        match lease.work {
+            Work::Event(lid, Ev { seq, .. }) => {
+                let ticket = self.leases.insert(lease);
+                self.leased(ticket, seq, retry, now);
+                self.touch(lid, now.mono);
+            }
+            Work::Live(Call { id, .. }) => {
+                let ticket = self.leases.insert(lease);
+                self.call_leased(ticket, id, now.mono);
+                self.touch_group(gid, now.mono);
+            }
+        }
+    }
+
+    /// What is leased counts as in flight from here
+    fn enter_flight(&mut self, lease: &mut Lease, now: Mono) {
+        match &mut lease.work {
+            Work::Event(lid, ev) => {
+                ev.attempts = ev.attempts.saturating_add(1);
+                ev.first.get_or_insert_with(|| super::ev::line(now));
+                let from = if lease.retry { Stage::Retrying } else { Stage::Queued };
+                self.shift(*lid, Some(from), Some(Stage::InFlight), 1);
+            }
+            Work::Live(_) => {
+                if let Some(group) = self.groups.get_mut(lease.gid) {
+                    group.live.in_flight += 1;
+                }
+            }
+        }
+    }
+
+    /// to here.
+    pub(super) fn leave_flight(&mut self, lease: &Lease) {
+        match &lease.work {
+            Work::Event(lid, _) => self.shift(*lid, Some(Stage::InFlight), Some(Stage::Settling), 1),
+            Work::Live(_) => {
+                if let Some(group) = self.groups.get_mut(lease.gid) {
+                    group.live.in_flight = group.live.in_flight.saturating_sub(1);
+                }
+            }
+        }
     }
 
     /// The attempt counts, durably, and is made: in this order, where that is wanted (I7).
@@ -267,11 +307,11 @@ impl Engine {
     }
 
     /// What the event of a lease waited for, most recently.
-    fn wait_reason(&self, lease: &Lease, class: Class, now: Mono) -> WaitReason {
-        if lease.ev.wait(now) < NO_WAIT {
+    fn wait_reason(&self, lease: &Lease, class: Class) -> WaitReason {
+        if lease.wait < NO_WAIT {
             return WaitReason::None;
         }
-        let since = lease.ev.since;
+        let since = lease.work.since();
         let later = |blocked: Option<(WaitReason, Mono)>| {
             blocked.filter(|(_, until)| super::ev::line(*until) > since).map(|(reason, until)| (until, reason))
         };
@@ -280,9 +320,9 @@ impl Engine {
             return reason;
         }
         match () {
-            () if lease.ev.keyed => WaitReason::Order,
+            () if lease.work.event().is_some_and(|(_, ev)| ev.keyed) => WaitReason::Order,
             () if class.has(Class::SLOW) => WaitReason::Slow,
-            () if lease.ev.behind => WaitReason::Lane,
+            () if lease.work.behind() => WaitReason::Lane,
             () => WaitReason::Turn,
         }
     }

@@ -50,7 +50,7 @@ impl Engine {
         self.upstream.durations.median_us().map(Duration::from_micros)
     }
 
-    /// Groups with pending events.
+    /// Groups with pending events or live requests.
     #[must_use]
     pub fn active_groups(&self) -> usize {
         self.groups.len()
@@ -91,7 +91,7 @@ impl Engine {
         self.field.steps()
     }
 
-    /// One group, with or without pending events.
+    /// One group, active or not.
     #[must_use]
     pub fn group(&self, name: &Group, now: Mono) -> GroupView {
         let active = self.names.get(name).and_then(|gid| Some((*gid, self.groups.get(*gid)?)));
@@ -116,7 +116,7 @@ impl Engine {
             let oldest = self.oldest(gid, group, &elsewhere, now);
             let key = match sort {
                 Sort::Age => super::micros(oldest),
-                Sort::Depth => group.counts.total(),
+                Sort::Depth => group.counts.total() + group.live.waiting.len() as u64,
                 Sort::Seconds => minute(group).worker_us(now),
                 Sort::Rate => (minute(group).arrival_rate(now) * 1_000.0) as u64,
             };
@@ -136,7 +136,7 @@ impl Engine {
     /// Of all groups, or of one.
     fn elsewhere(&self, wanted: Option<u32>) -> Elsewhere {
         let mut oldest = Elsewhere::new();
-        let leased = self.leases.iter().map(|(_, lease)| (lease.gid, lease.ev.received));
+        let leased = self.leases.iter().filter_map(|(_, lease)| Some((lease.gid, lease.work.event()?.1.received)));
         let group = |lid| self.lanes.get(lid).map(|lane| lane.group);
         let waiting = self.retries.waiting().filter_map(|(lid, ev)| Some((group(lid)?, ev.received)));
         for (gid, received) in leased.chain(waiting).filter(|(gid, _)| wanted.is_none_or(|wanted| *gid == wanted)) {
@@ -172,7 +172,8 @@ impl Engine {
             paused: group.is_paused(),
             queued: group.counts.queued,
             retrying: group.counts.retrying,
-            in_flight: group.counts.in_flight,
+            live: group.live.waiting.len() as u32,
+            in_flight: group.in_flight(),
             oldest,
             worker_time: Duration::from_micros(group.ledger.worker_us),
             share: if all_us == 0 { 0.0 } else { minute.worker_us(now) as f64 / all_us as f64 },
@@ -221,7 +222,7 @@ impl Engine {
             State::Ready if self.draining => "draining: no further attempt is made".into(),
             State::Ready if group.standing == Standing::Idle => "its next events are being read from the store".into(),
             State::Ready => String::new(),
-            State::Capped => format!("{} attempts in flight, its cap", group.counts.in_flight),
+            State::Capped => format!("{} attempts in flight, its cap", group.in_flight()),
             State::Limited => "its rate has no token now".into(),
             State::Paused => "paused".into(),
             State::Broken => match (group.breaker.may_go(0, now), self.breaker()) {

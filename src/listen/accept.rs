@@ -1,7 +1,7 @@
 //! THE INGEST PATH ON ONE SCREEN: from a request to an answer.
 //!
 //! [`ingest`] is the road's first half, step by step; everything before `store` decides or refuses, and nobody gets a 2xx
-//! before the event is durable (I7).
+//! before the event is durable (I7). A source with `respond: upstream` leaves it before `store`, for [`live`].
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -23,12 +23,13 @@ use super::body::{self, BodyFault, BodyLimits};
 use super::connection::{Connection, Counts};
 use super::group::Rules;
 use super::head::{self, Malformed};
+use super::live;
 use super::reply::{self, Refused, Reply};
 use super::route::{Pattern, Router};
 use super::{Limits, Settings, Source};
 use crate::clock::Clock;
 use crate::driver::{Budget, Charge, Crowded, Handle, Rejection, Shed};
-use crate::event::{Event, EventId, Mono, Wall};
+use crate::event::{Event, EventId, Mono, Now, Wall};
 use crate::key;
 use crate::metrics::SourceMetrics;
 use crate::verify;
@@ -43,7 +44,7 @@ pub struct Front {
     pub(super) handle: Handle,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Arc<Counts>,
-    budget: Budget,
+    pub(super) budget: Budget,
     random: Mutex<SmallRng>,
     table: RwLock<Arc<Table>>,
 }
@@ -112,7 +113,7 @@ impl Front {
         EventId::new(received, &random)
     }
 
-    fn jitter(&self) -> f64 {
+    pub(super) fn jitter(&self) -> f64 {
         self.random.lock().random()
     }
 }
@@ -231,9 +232,9 @@ async fn ingest(
     if !source.methods.contains(&parts.method) {
         return Err(Refused::Method(source.methods.clone()));
     }
-    let (body, charge) = receive(front, table, body).await?;
+    let (body, charge) = receive(front, table, source, body).await?;
     *seen_bytes = body.len();
-    let received = front.clock.now().wall;
+    let Now { mono, wall: received } = front.clock.now();
 
     // verify, group
     let mut decide = || {
@@ -245,6 +246,11 @@ async fn ingest(
         Ok(group(front, &found, arrival, parts, body.clone(), &verified))
     };
     let event: Event = if body.len() > ASIDE_BYTES { tokio::task::block_in_place(decide)? } else { decide()? };
+
+    if let Some(timeout) = source.relay {
+        let call = live::Call { event, charge, deadline: mono.plus(timeout) };
+        return Ok(live::relay(front, table.settings.limits.buffered, connection, source, call, parts.version).await);
+    }
 
     // admit, store
     let id = event.id;
@@ -258,13 +264,19 @@ async fn ingest(
 }
 
 /// Reads the body within its limits. Whether there is room at all is asked before any of it is read.
-async fn receive(front: &Front, table: &Table, body: &mut Incoming) -> Result<(Bytes, Charge), Refused> {
+async fn receive(
+    front: &Front,
+    table: &Table,
+    source: &Source,
+    body: &mut Incoming,
+) -> Result<(Bytes, Charge), Refused> {
     let limits = &table.settings.limits;
     let declared = body::declared(body);
     if declared.is_some_and(|bytes| bytes > limits.body) {
         return Err(Refused::TooLarge(limits.body));
     }
-    front.handle.ready().map_err(Refused::Shed)?;
+    let ready = if source.relay.is_some() { front.handle.ready_live() } else { front.handle.ready() };
+    ready.map_err(Refused::Shed)?;
     let budget = front.budget.with_limit(limits.buffered);
     let mut charge = budget.open(declared).map_err(|Crowded| Refused::Crowded)?;
     let body_limits = BodyLimits { bytes: limits.body, timeout: limits.body_timeout };
@@ -347,11 +359,11 @@ fn group(
     }
 }
 
-fn target(parts: &Parts) -> &str {
+pub(super) fn target(parts: &Parts) -> &str {
     parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
 }
 
-fn forward(path: &str, query: Option<&str>) -> Box<str> {
+pub(super) fn forward(path: &str, query: Option<&str>) -> Box<str> {
     query.map_or_else(|| path.into(), |query| format!("{path}?{query}").into())
 }
 

@@ -5,23 +5,23 @@
 //! connections, and a drain that answers what was read.
 
 use std::collections::HashMap;
-use std::io;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv6Addr};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::Limits;
 use super::accept::Front;
+use super::socket::Socket;
 use crate::clock::Clock;
 use crate::event::Mono;
 
@@ -141,10 +141,15 @@ pub(super) struct Connection {
     /// When the first byte of a head came that is not a request yet; 0: none.
     head_since: AtomicU64,
     requests: AtomicU64,
+    /// Requests whose sender waits for a relayed answer.
+    held: AtomicUsize,
 }
 
 /// A request under way; ends on drop.
 pub(super) struct Active<'c>(&'c Connection);
+
+/// A request whose sender waits for a relayed answer; ends on drop.
+pub(super) struct Held<'c>(&'c Connection);
 
 impl Connection {
     pub(super) fn new(peer: IpAddr, trusted: bool, tls: bool, place: Place, clock: Arc<dyn Clock>) -> Self {
@@ -160,7 +165,19 @@ impl Connection {
             idle_since: AtomicU64::new(now),
             head_since: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
         }
+    }
+
+    /// A sender waits for a relayed answer on this HTTP/1 connection: should it close meanwhile, the connection ends.
+    pub(super) fn hold(&self) -> Held<'_> {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        Held(self)
+    }
+
+    /// Whether one does.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
     }
 
     /// A head was read.
@@ -178,7 +195,7 @@ impl Connection {
         }
     }
 
-    fn bytes_came(&self) {
+    pub(super) fn bytes_came(&self) {
         if self.active.load(Ordering::Relaxed) == 0 && self.head_since.load(Ordering::Relaxed) == 0 {
             self.head_since.store(self.clock.now().mono.0, Ordering::Relaxed);
         }
@@ -217,6 +234,12 @@ impl Drop for Active<'_> {
     }
 }
 
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watch {
     /// All is well; look again then.
@@ -239,7 +262,8 @@ pub(super) async fn serve<S>(
 {
     let limits = front.limits();
     let builder = builder(&limits, protocol);
-    let io = TokioIo::new(Watched { stream, connection: Arc::clone(&connection) });
+    let socket = Socket::new(stream, Arc::clone(&connection));
+    let io = TokioIo::new(socket.clone());
     let service = TowerToHyperService::new(super::accept::service(front, Arc::clone(&connection)));
     let mut served = pin!(builder.serve_connection(io, service));
     let mut lame_duck = pin!(async move {
@@ -253,10 +277,16 @@ pub(super) async fn serve<S>(
     let mut ending = false;
     loop {
         tokio::select! {
+            // In this order: the watch for the sender's end acts on what its requests have just said.
+            biased;
             result = &mut served => {
                 if let Err(error) = result {
                     tracing::debug!(peer = %connection.peer, %error, "a sender's connection ended with an error");
                 }
+                return;
+            }
+            () = poll_fn(|cx| socket.poll_gone(cx)) => {
+                tracing::debug!(peer = %connection.peer, "a sender went away while it waited for a relayed answer");
                 return;
             }
             () = &mut lame_duck, if !ending => {
@@ -298,49 +328,6 @@ fn builder(limits: &Limits, protocol: Protocol) -> auto::Builder<TokioExecutor> 
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(limits.headers).unwrap_or(u32::MAX));
     builder
-}
-
-/// A socket that tells its connection when bytes come.
-struct Watched<S> {
-    stream: S,
-    connection: Arc<Connection>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if polled.is_ready() && buffer.filled().len() > before {
-            self.connection.bytes_came();
-        }
-        polled
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }
 
 #[cfg(test)]

@@ -49,11 +49,16 @@ pub(super) fn check(parts: &Parts) -> Result<(), Malformed> {
 
 /// Whether the head is longer than `limit` bytes. The HTTP library's own limit is one on its buffer and lets some more pass.
 pub(super) fn is_too_large(parts: &Parts, limit: usize) -> bool {
+    bytes(parts) > limit
+}
+
+/// Bytes of the head as HTTP/1.1 writes it, but for the empty line at its end.
+pub(super) fn bytes(parts: &Parts) -> usize {
     const REQUEST_LINE: usize = "  HTTP/1.1\r\n".len();
     const LINE: usize = ": \r\n".len();
     let target = parts.uri.path_and_query().map_or(1, |target| target.as_str().len());
     let lines = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + LINE);
-    parts.method.as_str().len() + target + REQUEST_LINE + lines.sum::<usize>() > limit
+    parts.method.as_str().len() + target + REQUEST_LINE + lines.sum::<usize>()
 }
 
 /// Refuses paths that a router, a proxy and an application can read differently.

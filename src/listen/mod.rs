@@ -3,11 +3,14 @@
 mod accept;
 mod body;
 mod connection;
+mod examine;
 mod group;
 mod head;
+mod live;
 mod reply;
 pub mod route;
 mod serve;
+mod socket;
 mod tls;
 
 use std::net::SocketAddr;
@@ -21,6 +24,7 @@ use crate::key;
 use crate::verify::Verifier;
 
 pub use accept::Front;
+pub use examine::{Claimed, Examined, Refusal, Via, examine};
 pub use serve::{Bound, Serving, start};
 pub use tls::Certificates;
 
@@ -98,6 +102,8 @@ pub struct Source {
     pub forward_path: Option<Box<str>>,
     /// How long a commit may take before the sender gets 503.
     pub answer_timeout: Duration,
+    /// Store nothing; hold each request and relay the upstream's answer, within this time.
+    pub relay: Option<Duration>,
     /// The answer to an accepted request.
     pub ack: Ack,
     /// The answers to refused ones.

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 
 use super::{Answers, Source};
-use crate::driver::Shed;
-use crate::event::EventId;
+use crate::driver::{Answered, Shed, Unanswered};
+use crate::event::{EventId, HOP_BY_HOP};
 use crate::verify;
 
 /// An answer.
@@ -102,6 +104,62 @@ pub(super) fn accepted(source: &Source, id: EventId) -> Reply {
     reply
 }
 
+/// The upstream's own answer: its status, its body and the header lines that are not of one connection (RFC 9110 §7.6.1).
+pub(super) fn relayed(answer: Answered) -> Reply {
+    let Answered { status, mut headers, body } = answer;
+    drop_hop_by_hop(&mut headers);
+    // The length is that of the body as we have it, and is written with it.
+    headers.remove(CONTENT_LENGTH);
+    let mut reply = Response::new(Full::new(body));
+    *reply.status_mut() = status;
+    *reply.headers_mut() = headers;
+    reply
+}
+
+fn drop_hop_by_hop(headers: &mut HeaderMap) {
+    let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// The answer where there is none to relay: 504 when time ran out, 502 when the upstream is to blame, and 503 when it was not even
+/// asked, so that whoever can repeats. `answers` are its source's.
+pub(super) fn unanswered(why: Unanswered, answers: &Answers, jitter: f64) -> Reply {
+    let (status, after) = match why {
+        Unanswered::Waited | Unanswered::Timeout => (StatusCode::GATEWAY_TIMEOUT, None),
+        Unanswered::TooLong | Unanswered::BrokeOff | Unanswered::Failed { .. } => (StatusCode::BAD_GATEWAY, None),
+        // A second at least: zero would ask for a repeat at once.
+        Unanswered::Broken(left) => {
+            (answers.unavailable, Some(left.max(Duration::from_secs(1)).as_secs_f64().ceil() as u64))
+        }
+        Unanswered::Paused
+        | Unanswered::Full
+        | Unanswered::WouldWait(_)
+        | Unanswered::Memory
+        | Unanswered::Draining => (answers.unavailable, Some(return_after(jitter).as_secs())),
+    };
+    let mut reply = plain(status, format!("{why}; nothing was stored and nothing will be repeated\n"));
+    if let Some(seconds) = after {
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    reply
+}
+
+/// A line for a person.
+fn plain(status: StatusCode, text: String) -> Reply {
+    let mut reply = Response::new(Full::from(text));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    reply.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
 /// The answer to a refused request. `answers` are its source's, where one was found; `jitter` (0 to 1) spreads the
 /// returns of many senders.
 pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64) -> Reply {
@@ -119,11 +177,8 @@ pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64)
         Refused::Shed(Shed::GroupTooLarge) => (answers.map_or(StatusCode::TOO_MANY_REQUESTS, |a| a.shed), false),
         Refused::Shed(_) => (unavailable, false),
     };
-    let mut reply = Response::new(Full::from(text(refused)));
-    *reply.status_mut() = status;
+    let mut reply = plain(status, text(refused));
     let headers = reply.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if closes {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -151,11 +206,13 @@ fn text(refused: &Refused) -> String {
     }
 }
 
-/// 5 to 15 s, so that those refused together do not come back together.
 fn retry_after(refused: &Refused, jitter: f64) -> Option<Duration> {
-    refused
-        .is_shed()
-        .then(|| Duration::from_secs(5).saturating_add(Duration::from_secs(10).mul_f64(jitter.clamp(0.0, 1.0))))
+    refused.is_shed().then(|| return_after(jitter))
+}
+
+/// 5 to 15 s, so that those refused together do not come back together.
+fn return_after(jitter: f64) -> Duration {
+    Duration::from_secs(5).saturating_add(Duration::from_secs(10).mul_f64(jitter.clamp(0.0, 1.0)))
 }
 
 fn listed(methods: &[Method]) -> String {
@@ -177,6 +234,59 @@ mod tests {
         let reply = refused(&Refused::Shed(Shed::GroupTooLarge), None, 1.0);
         assert_eq!(reply.status(), 429);
         assert_eq!(reply.headers().get(RETRY_AFTER).unwrap(), "15");
+    }
+
+    const ANSWERS: Answers = Answers {
+        bad_signature: StatusCode::UNAUTHORIZED,
+        shed: StatusCode::TOO_MANY_REQUESTS,
+        unavailable: StatusCode::SERVICE_UNAVAILABLE,
+    };
+
+    #[test]
+    fn a_relayed_answer_keeps_what_is_end_to_end() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("content-type", "text/xml"),
+            ("set-cookie", "a=1"),
+            ("set-cookie", "b=2"),
+            ("connection", "X-Hop , keep-alive"),
+            ("x-hop", "gone"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "7"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let reply = relayed(Answered { status: StatusCode::IM_A_TEAPOT, headers, body: Bytes::from_static(b"<a/>") });
+        assert_eq!(reply.status(), 418);
+        let names: Vec<&str> = reply.headers().keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["content-type", "set-cookie"]);
+        assert_eq!(reply.headers().get_all("set-cookie").iter().count(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_relayed_says_whose_fault_it_is_and_when_to_come_again() {
+        let failed = Unanswered::Failed { outcome: "refused", words: "no connection" };
+        for (why, status, after) in [
+            (Unanswered::Timeout, 504, None),
+            (Unanswered::Waited, 504, None),
+            (Unanswered::TooLong, 502, None),
+            (Unanswered::BrokeOff, 502, None),
+            (failed, 502, None),
+            (Unanswered::Paused, 503, Some("10")),
+            (Unanswered::Full, 503, Some("10")),
+            (Unanswered::Memory, 503, Some("10")),
+            (Unanswered::Draining, 503, Some("10")),
+            (Unanswered::WouldWait(Duration::from_secs(90)), 503, Some("10")),
+            (Unanswered::Broken(Duration::from_millis(3_100)), 503, Some("4")),
+            (Unanswered::Broken(Duration::from_millis(1)), 503, Some("1")),
+        ] {
+            let reply = unanswered(why, &ANSWERS, 0.5);
+            assert_eq!(reply.status(), status, "{why:?}");
+            assert_eq!(reply.headers().get(RETRY_AFTER).map(|after| after.to_str().unwrap()), after, "{why:?}");
+        }
+        let answers = Answers { unavailable: StatusCode::BAD_GATEWAY, ..ANSWERS };
+        assert_eq!(unanswered(Unanswered::Paused, &answers, 0.5).status(), 502, "its source's choice");
     }
 
     #[test]

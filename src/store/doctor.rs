@@ -1,6 +1,6 @@
 //! Looking at a store without changing it: every checksum, and what is there (`fairlane doctor --store`).
 //!
-//! It reads the log, which is all that counts: the index can be built from it. A store that is open at the same time may look
+//! It reads the log, which is all that counts: the index can be built from it. The checkpoint says how far the log must reach. A store that is open at the same time may look
 //! torn at its very end.
 
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::Error;
 use super::disk::{Disk, Real};
-use super::embedded::salt;
-use super::log::{Segments, scan};
+use super::embedded::{checkpoint_cursor, salt};
+use super::log::{Cursor, Segments, scan};
 use super::record::Record;
 
 /// What was found.
@@ -68,13 +68,28 @@ pub fn doctor(path: &Path) -> Result<DoctorReport, Error> {
 /// Those of [`doctor`].
 pub fn examine(path: &Path, disk: Arc<dyn Disk>) -> Result<DoctorReport, Error> {
     let salt = salt(path)?;
+    let checkpoint = checkpoint_cursor(path, &*disk)?;
     let segments = Segments::list(disk, &path.join("log"), salt)?;
     let numbers = segments.numbers();
     let mut report = DoctorReport { segments: numbers.len(), bytes: segments.bytes(), ..DoctorReport::default() };
     for number in numbers {
         examine_segment(&segments, number, &mut report)?;
     }
+    if let Some(at) = checkpoint {
+        examine_end(&segments, &at, &mut report)?;
+    }
     Ok(report)
+}
+
+/// The log must reach as far as the checkpoint: a batch that is missing there has none behind it that would tell.
+fn examine_end(segments: &Segments, at: &Cursor, report: &mut DoctorReport) -> Result<(), Error> {
+    let Some((offset, what)) = scan::short_of(segments, at)? else { return Ok(()) };
+    let (file, offset) = (segments.path(at.segment).display().to_string(), u64::from(offset));
+    if !report.damage.iter().any(|damage| damage.file == file && damage.offset == offset) {
+        report.damage.push(Damage { file, offset, what });
+        report.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
+    }
+    Ok(())
 }
 
 fn examine_segment(segments: &Segments, number: u32, report: &mut DoctorReport) -> Result<(), Error> {

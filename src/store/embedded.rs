@@ -24,7 +24,6 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,10 +31,12 @@ use parking_lot::Mutex;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use tokio::sync::oneshot;
 
+pub(in crate::store) use self::checkpoint::cursor as checkpoint_cursor;
 use self::core::Core;
 pub(in crate::store) use self::directory::salt;
 use self::writer::Request;
 use super::disk::{Disk, Real};
+use super::index::{ApplyError, Sizes};
 use super::{
     BoxFuture, Durability, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story,
     Usage,
@@ -77,9 +78,34 @@ pub struct Options {
     pub upkeep_every: Option<Duration>,
     /// Changes that go into the index in one commit.
     pub index_batch: usize,
-    /// Commits to the index that are allowed before the checkpointer stops as if it had died; `None`: any number.
-    pub index_commits: Option<Arc<AtomicI64>>,
+    /// From how many changes on they go into the index as a table of their own.
+    pub index_bulk: usize,
+    /// Between two tries of a checkpoint that failed.
+    pub checkpoint_pause: Duration,
+    /// Asked before each step of the index what becomes of it.
+    pub index_faults: Option<IndexFaults>,
 }
+
+/// A step of the index that a test may let fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexStep {
+    /// It is opened again after it failed.
+    Open,
+    /// Changes go in.
+    Commit,
+}
+
+/// What becomes of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexFault {
+    /// It fails, as on a full disk.
+    Fails,
+    /// The checkpointer stops there, as if the process had died.
+    Dies,
+}
+
+/// What becomes of each step; `None`: what the file system makes of it.
+pub type IndexFaults = Arc<dyn Fn(IndexStep) -> Option<IndexFault> + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
@@ -94,15 +120,25 @@ impl Default for Options {
             entries_max: 90_000,
             upkeep_every: Some(Duration::from_secs(1)),
             index_batch: 4_000,
-            index_commits: None,
+            index_bulk: 4_000,
+            checkpoint_pause: Duration::from_secs(1),
+            index_faults: None,
         }
     }
 }
 
 impl Options {
-    /// Whether one more commit to the index may happen.
-    fn allow_index_commit(&self) -> bool {
-        self.index_commits.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) > 0)
+    fn index_sizes(&self) -> Sizes {
+        Sizes { batch: self.index_batch, bulk: self.index_bulk }
+    }
+
+    /// Whether a step of the index may happen.
+    fn may(&self, step: IndexStep) -> Result<(), ApplyError> {
+        match self.index_faults.as_ref().and_then(|faults| faults(step)) {
+            None => Ok(()),
+            Some(IndexFault::Fails) => Err(ApplyError::Index(format!("{step:?}: a test lets it fail"))),
+            Some(IndexFault::Dies) => Err(ApplyError::Halted),
+        }
     }
 }
 

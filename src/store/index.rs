@@ -23,6 +23,7 @@ mod keys;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fjall::config::PartitioningPolicy;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use parking_lot::{Mutex, RwLock};
 
@@ -48,10 +49,19 @@ const JOURNAL_BYTES: u64 = 64 << 20;
 const CACHED_FILES: usize = 32;
 /// Blocks of the index in memory.
 const CACHE_BYTES: u64 = 32 << 20;
+
+/// How changes go in; see [`Options`](super::embedded::Options).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Changes that are committed together.
+    pub(super) batch: usize,
+    /// From how many changes on a keyspace's share goes in as a table of its own.
+    pub(super) bulk: usize,
+}
+
 /// An open index.
 pub(super) struct Index {
-    /// Changes that are committed together.
-    batch: usize,
+    sizes: Sizes,
     db: Database,
     pending: Keyspace,
     buckets: RwLock<BTreeMap<Bucket, Keyspace>>,
@@ -83,8 +93,13 @@ fn damaged(what: wire::Damaged) -> Error {
     Error::Corrupt(format!("the index is damaged ({what}); a restart builds it again from the log"))
 }
 
+/// Filters and block indexes come in parts: a whole filter of a large table is more than the cache takes, and would be read
+/// and checked again for every key that is asked for (1.2 ms each).
 fn options() -> KeyspaceCreateOptions {
-    KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES)
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(MEMTABLE_BYTES)
+        .filter_block_partitioning_policy(PartitioningPolicy::all(true))
+        .index_block_partitioning_policy(PartitioningPolicy::all(true))
 }
 
 impl Index {
@@ -93,11 +108,11 @@ impl Index {
     /// # Errors
     ///
     /// Whatever fjall says, in words: the caller builds the index anew.
-    pub(super) fn open(path: &Path, batch: usize) -> Result<Self, String> {
-        Self::try_open(path, batch).map_err(|error| error.to_string())
+    pub(super) fn open(path: &Path, sizes: Sizes) -> Result<Self, String> {
+        Self::try_open(path, sizes).map_err(|error| error.to_string())
     }
 
-    fn try_open(path: &Path, batch: usize) -> Result<Self, fjall::Error> {
+    fn try_open(path: &Path, sizes: Sizes) -> Result<Self, fjall::Error> {
         let db = Database::builder(path)
             .max_journaling_size(JOURNAL_BYTES)
             .max_cached_files(Some(CACHED_FILES))
@@ -112,7 +127,7 @@ impl Index {
                 buckets.insert(bucket, db.keyspace(&name, options)?);
             }
         }
-        Ok(Self { batch, db, pending, buckets: RwLock::new(buckets), floors: Mutex::default() })
+        Ok(Self { sizes, db, pending, buckets: RwLock::new(buckets), floors: Mutex::default() })
     }
 
     /// The checkpoint that was brought in last; 0 for a new index.

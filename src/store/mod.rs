@@ -17,7 +17,8 @@
 //!    lane are *fresh* (never leased, or handed back) or *retrying* (have a due time). [`LaneStore::load`]
 //!    gives a lane's fresh events in the order of their seqs; [`LaneStore::due`] gives the retrying ones of all lanes in the order of
 //!    their due times.
-//! 4. **Leases.** [`Verdict::Begun`] counts an attempt before its first byte is sent and leaves the event open. An event
+//! 4. **Leases.** [`Verdict::Begun`] counts an attempt before its first byte is sent and leaves the event open: until another
+//!    settlement it is neither fresh nor retrying (no list but [`LaneStore::open`] has it, and its due time is `None`). An event
 //!    found open after a restart was in flight when the process died; it is still pending, its attempt counted.
 //!    The driver answers with [`Verdict::Interrupted`].
 //! 5. **History.** An ended event stays readable, body included, until its retention is over; a pending one always is.
@@ -122,7 +123,7 @@ pub enum Verdict {
     Interrupted,
     /// Try again, not before this time.
     RetryAt(Wall),
-    /// Handed back without an attempt: fresh again, at its old place.
+    /// Handed back: fresh again, at its old place. An attempt that was begun stays counted; the count of interruptions is 0.
     Released,
     /// The upstream has it.
     Delivered,
@@ -130,8 +131,9 @@ pub enum Verdict {
     Dead(Box<str>),
     /// Thrown away by a person.
     Discarded,
-    /// An ended event becomes pending again under a new seq at the end of its lane, attempts counted anew, its id and history kept
-    /// (a replay, or the release of a suppressed one). The one verdict that is about an event that is *not* pending.
+    /// An ended event becomes pending again under a new seq at the end of its lane, attempts and refusals counted anew, its id and
+    /// history kept, marked as a [replay](Pending::replay) (whether it is one, or the release of a suppressed event). The one verdict
+    /// that is about an event that is *not* pending.
     Requeued,
 }
 
@@ -163,6 +165,8 @@ pub struct AttemptNote {
     pub error: Box<str>,
     /// The beginning of the answer's body, at most [`EXCERPT_BYTES_MAX`].
     pub excerpt: Bytes,
+    /// Whether it counts against `retry.attempts`: the upstream refused the event.
+    pub refused: bool,
 }
 
 /// Longest part of an upstream's answer that is kept with an attempt.
@@ -185,15 +189,17 @@ pub struct Pending {
     pub attempts: u32,
     /// When the first of them began; retries are limited by age from here.
     pub first_attempt: Option<Wall>,
-    /// When it may be tried again; `None` while it is fresh.
+    /// When it may be tried again; `None` while it is fresh or open.
     pub due: Option<Wall>,
     /// Whether an attempt has begun and not ended.
     pub open: bool,
     /// Attempts in a row that ended with the process.
     pub interrupted: u32,
+    /// Attempts whose note says that they were [refused](AttemptNote::refused).
+    pub refused: u32,
     /// Bytes of its record, for limits.
     pub bytes: u32,
-    /// Whether it is a replay.
+    /// Whether it was ever [requeued](Verdict::Requeued).
     pub replay: bool,
 }
 

@@ -40,7 +40,7 @@ impl<const MAX: usize> Moments<MAX> {
     pub(super) fn remove(&mut self, moment: u64) {
         let at = self.behind(moment);
         if let Some(span) = self.spans.get_mut(at).filter(|span| span.first <= moment) {
-            span.count -= 1;
+            span.count = span.count.saturating_sub(1);
             if span.count == 0 {
                 self.spans.remove(at);
             }

@@ -7,9 +7,10 @@
 //! | kind | says |
 //! | --- | --- |
 //! | 1 accepted | seq and the whole event |
-//! | 2 settled | seq, time, verdict, the attempt's note |
-//! | 3 copied | an event that lives on here, whole, with its state and notes; after a requeue under a new seq |
 //! | 4 gone | an event whose end stood in a segment that was deleted, while an older segment still has its birth |
+//! | 5 settled | seq, time, verdict, the attempt's note |
+//! | 6 copied | an event that lives on here, whole, with its state and notes; after a requeue under a new seq |
+//! | 2, 3 | settled and copied as they were written before refusals were counted: no attempt in them was one |
 //!
 //! *Births* are the segments, other than the record's own, with a record that would bring the event into being when the
 //! log is read again. As long as one of them exists, something later in the log must say what became of the event.
@@ -28,9 +29,21 @@ use crate::event::{Event, EventId, KeySource, Missing, Seq, Wall};
 pub(super) const FRAME_BYTES: usize = 8;
 
 const ACCEPTED: u8 = 1;
-const SETTLED: u8 = 2;
-const COPIED: u8 = 3;
 const GONE: u8 = 4;
+const SETTLED: u8 = 5;
+const COPIED: u8 = 6;
+/// Without refusals; they are only read.
+const SETTLED_1: u8 = 2;
+const COPIED_1: u8 = 3;
+
+/// How notes and states in a record were written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Without refusals.
+    First,
+    /// As they are now.
+    Present,
+}
 
 /// One record of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +117,8 @@ pub(super) struct State {
     pub(super) bytes: u32,
     /// Why it is dead.
     pub(super) reason: Box<str>,
+    /// Attempts that were refused.
+    pub(super) refused: u32,
 }
 
 /// Writes a frame whose payload `write` appends to `out`; gives the frame's length.
@@ -211,12 +226,12 @@ pub(super) fn decode(payload: &Bytes) -> Result<Record, Damaged> {
     let seq = Seq(reader.number("a seq")?);
     let record = match kind {
         ACCEPTED => Record::Accepted { seq, event: read_event(&mut reader, payload)? },
-        SETTLED => Record::Settled(read_settled(&mut reader, seq)?),
-        COPIED => {
+        SETTLED_1 | SETTLED => Record::Settled(read_settled(&mut reader, seq, form(kind))?),
+        COPIED_1 | COPIED => {
             let replaces = reader.option("the seq before", |r| r.number("the seq before").map(Seq))?;
-            let state = read_state(&mut reader)?;
+            let state = read_state(&mut reader, form(kind))?;
             let births = read_births(&mut reader)?;
-            let notes = reader.list("the notes", read_note)?;
+            let notes = reader.list("the notes", |r| read_note(r, form(kind)))?;
             Record::Copied { seq, replaces, event: read_event(&mut reader, payload)?, state, notes, births }
         }
         GONE => Record::Gone { seq, births: read_births(&mut reader)? },
@@ -226,16 +241,20 @@ pub(super) fn decode(payload: &Bytes) -> Result<Record, Damaged> {
     Ok(record)
 }
 
+fn form(kind: u8) -> Form {
+    if matches!(kind, SETTLED_1 | COPIED_1) { Form::First } else { Form::Present }
+}
+
 fn read_births(reader: &mut Reader<'_>) -> Result<Vec<u32>, Damaged> {
     reader.list("the births", |r| r.number_u32("a birth"))
 }
 
-fn read_settled(reader: &mut Reader<'_>, seq: Seq) -> Result<Settled, Damaged> {
+fn read_settled(reader: &mut Reader<'_>, seq: Seq, form: Form) -> Result<Settled, Damaged> {
     Ok(Settled {
         seq,
         at: reader.wall("a settlement's time")?,
         verdict: read_verdict(reader)?,
-        note: reader.option("a note", read_note)?,
+        note: reader.option("a note", |r| read_note(r, form))?,
         births: read_births(reader)?,
     })
 }
@@ -282,9 +301,10 @@ fn put_note(out: &mut Vec<u8>, note: &AttemptNote) {
     put_option(out, note.status, |out, status| put_number(out, u64::from(status)));
     put_text(out, &note.error);
     put_bytes(out, &note.excerpt);
+    out.push(u8::from(note.refused));
 }
 
-fn read_note(reader: &mut Reader<'_>) -> Result<AttemptNote, Damaged> {
+fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged> {
     let number = reader.number_u32("an attempt's number")?;
     let started = reader.wall("an attempt's start")?;
     let seconds = reader.number("an attempt's length")?;
@@ -300,6 +320,7 @@ fn read_note(reader: &mut Reader<'_>) -> Result<AttemptNote, Damaged> {
         status: reader.option("a status", |r| u16::try_from(r.number("a status")?).map_err(|_| Damaged("a status")))?,
         error: reader.text("an error")?.into(),
         excerpt: Bytes::copy_from_slice(reader.bytes("an excerpt")?),
+        refused: form == Form::Present && reader.flag("a refusal's mark")?,
     })
 }
 
@@ -330,9 +351,10 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &State) {
     out.push(u8::from(state.replay));
     put_number(out, u64::from(state.bytes));
     put_text(out, &state.reason);
+    put_number(out, u64::from(state.refused));
 }
 
-pub(super) fn read_state(reader: &mut Reader<'_>) -> Result<State, Damaged> {
+pub(super) fn read_state(reader: &mut Reader<'_>, form: Form) -> Result<State, Damaged> {
     Ok(State {
         status: read_status(reader)?,
         due: reader.option("a due time", |r| r.wall("a due time"))?,
@@ -343,6 +365,7 @@ pub(super) fn read_state(reader: &mut Reader<'_>) -> Result<State, Damaged> {
         replay: reader.flag("a replay's mark")?,
         bytes: reader.number_u32("the bytes")?,
         reason: reader.text("a reason")?.into(),
+        refused: if form == Form::Present { reader.number_u32("the refusals")? } else { 0 },
     })
 }
 

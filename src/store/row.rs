@@ -10,7 +10,7 @@ use super::bucket::{Bucket, Family};
 use super::log::Place;
 use super::record::{self, State};
 use super::wire::{Damaged, Reader, put_lane, put_number, put_option, put_text, put_wall};
-use super::{Pending, Query, Record, Retention, Status, Verdict};
+use super::{AttemptNote, Pending, Query, Record, Retention, Status, Verdict};
 use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, Wall};
 
 /// Notes that a row keeps the places of, the newest: 256 attempts are a night of one a minute and more.
@@ -42,6 +42,18 @@ pub(super) struct Row {
     pub(super) births: Vec<u32>,
 }
 
+/// What a row needs to know of an attempt's note, which stays in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Noted {
+    pub(super) refused: bool,
+}
+
+impl Noted {
+    pub(super) fn of(note: &AttemptNote) -> Self {
+        Self { refused: note.refused }
+    }
+}
+
 impl Row {
     /// The row of an event that was just accepted.
     pub(super) fn accepted(seq: Seq, event: &Event, place: Place) -> Self {
@@ -55,6 +67,7 @@ impl Row {
             replay: false,
             bytes: place.length,
             reason: Box::default(),
+            refused: 0,
         };
         Self::of(seq, event, place, state)
     }
@@ -125,11 +138,11 @@ impl Row {
         all.filter(|&segment| segment != own).collect()
     }
 
-    /// What a settlement (other than a requeue, which is a copy) makes of it. `place` is the settlement's record, `noted` whether
-    /// that has a note.
-    pub(super) fn settle(&mut self, at: Wall, verdict: &Verdict, place: Place, noted: bool) {
+    /// What a settlement (other than a requeue, which is a copy) makes of it. `place` is the settlement's record, `noted` its note.
+    pub(super) fn settle(&mut self, at: Wall, verdict: &Verdict, place: Place, noted: Option<Noted>) {
         self.pin(place.segment, place.length);
-        if noted {
+        if let Some(noted) = noted {
+            self.state.refused = self.state.refused.saturating_add(u32::from(noted.refused));
             if self.notes.len() >= NOTES_MAX {
                 self.notes.remove(0);
             }
@@ -182,6 +195,7 @@ impl Row {
             due: self.state.due,
             open: self.status() == Status::InFlight,
             interrupted: self.state.interrupted,
+            refused: self.state.refused,
             bytes: self.state.bytes,
             replay: self.state.replay,
         }
@@ -257,7 +271,7 @@ impl Row {
             event_type: reader.option("the event type", |r| r.text("the event type").map(Into::into))?,
             body_bytes: reader.number_u32("the body's length")?,
             place: Place::read(reader)?,
-            state: record::read_state(reader)?,
+            state: record::read_state(reader, record::Form::Present)?,
             bucket: reader.option("a bucket", Bucket::read)?,
             notes: reader.list("the notes", Place::read)?,
             pins: reader.list("the pins", |r| Ok((r.number_u32("a pin")?, r.number("a pin")?)))?,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::bucket::Bucket;
 use super::log::Place;
 use super::moments::Moments;
-use super::row::Row;
+use super::row::{Noted, Row};
 use super::{Retention, Status, Verdict};
 use crate::event::{EventId, Lane, Seq, Wall};
 
@@ -311,7 +311,7 @@ pub(super) struct Settle {
     pub(super) at: Wall,
     pub(super) verdict: Verdict,
     pub(super) place: Place,
-    pub(super) noted: bool,
+    pub(super) noted: Option<Noted>,
     pub(super) births: Vec<u32>,
     /// The row, where the active delta does not have it.
     pub(super) fetched: Fetched,
@@ -429,7 +429,7 @@ impl State {
     }
 
     /// Changes a pending row, and those of its places that change with it.
-    fn change(&mut self, row: &mut Row, at: Wall, verdict: &Verdict, place: Place, noted: bool) {
+    fn change(&mut self, row: &mut Row, at: Wall, verdict: &Verdict, place: Place, noted: Option<Noted>) {
         let before = Base::of(row);
         if verdict.ends() {
             self.sums.release(row);

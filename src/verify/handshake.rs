@@ -9,6 +9,8 @@
 //! event signed. A signed question is answered only after its signature was right. No secret is
 //! ever taken from a request.
 
+mod words;
+
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -20,6 +22,7 @@ use super::judge::{Request, Verifier, When};
 use super::mac::{self, Hash, Mac, Tag};
 use super::member::{at, document, scalar};
 use crate::event::Secret;
+pub use words::questions;
 
 /// The longest token that is answered, in bytes; those of providers are far shorter.
 const TOKEN_BYTES_MAX: usize = 1_024;

@@ -13,7 +13,7 @@ use super::armed::Armed;
 use super::encoding::{Enc, KeyForm};
 use super::judge::{Request, Verified, Verifier, When};
 use super::mac::{self, Hash};
-use super::member::{at, document, elements, scalar};
+use super::member::{Step, at, document, elements, scalar, with};
 use super::reject::Rejection;
 use super::scheme::{Place, Time};
 use super::sign::{Outgoing, SignError};
@@ -95,6 +95,43 @@ impl Verifier {
         }
     }
 
+    /// `body` with the time and the signatures in it that make it genuine now.
+    pub(super) fn complete_inside(&self, inside: &Inside, outgoing: &Outgoing<'_>) -> Result<String, SignError> {
+        let no = |problem: String| SignError::Body(problem);
+        let read = |text: &str| {
+            document(text.as_bytes()).map(ToOwned::to_owned).ok_or_else(|| no("the body is not JSON".to_owned()))
+        };
+        let put = |text: &str, path: &[Step<'_>], value: &str| {
+            let value = serde_json::Value::from(value).to_string();
+            let put = read(text).map(|body| with(&body, path, &value))?;
+            put.ok_or_else(|| no(format!("there is no room for the signature at {}", inside.signature.join("."))))
+        };
+        let secret = self.first_secret(outgoing.now)?;
+        let mut text = String::from_utf8(outgoing.body.to_vec()).map_err(|_| no("the body is not JSON".to_owned()))?;
+        if let Some(Time { place: Place::Body(path), unit, .. }) = &inside.time {
+            let path: Vec<Step<'_>> = path.iter().map(|name| Step::Member(name)).collect();
+            text = put(&text, &path, &unit.write(outgoing.now))?;
+        }
+        let count = inside.count(&read(&text)?).map_err(|refused| no(refused.to_string()))?;
+        // Some text has to stand in every place for the items to be read.
+        for number in 0..count {
+            text = put(&text, &inside.path_of(number), "-")?;
+        }
+        let body = read(&text)?;
+        let items = inside.items(&body).map_err(|refused| no(refused.to_string()))?;
+        for (number, item) in items.iter().enumerate() {
+            let right = match inside.proof {
+                Proof::Equal => String::from_utf8_lossy(secret.value.expose()).into_owned(),
+                Proof::Hmac(_, enc) => {
+                    let tag = secret.tag(&[item.text.as_bytes()]).ok_or(SignError::PublicKeyOnly)?;
+                    enc.encode(tag.as_bytes())
+                }
+            };
+            text = put(&text, &inside.path_of(number), &right)?;
+        }
+        Ok(text)
+    }
+
     /// The body is what it is: a wrong signature in it is told with the right one.
     pub(super) fn sign_inside(&self, inside: &Inside, outgoing: &Outgoing<'_>) -> Result<(), SignError> {
         let headers = HeaderMap::new();
@@ -127,6 +164,23 @@ impl Inside {
             }
         }
         self.text.iter().any(|path| names.clone().eq(path.iter().copied()))
+    }
+
+    /// How many items the body has.
+    fn count(&self, body: &RawValue) -> Result<usize, Rejection> {
+        let Some(each) = self.each else { return Ok(1) };
+        let list = at(body, &[each.list]).and_then(|list| elements(list, ITEMS_MAX));
+        list.map(|list| list.len())
+            .filter(|count| *count > 0)
+            .ok_or_else(|| malformed(format!("{} must be a list of one to {ITEMS_MAX} items", each.list)))
+    }
+
+    /// Where the signature of the item of this number stands.
+    fn path_of(&self, number: usize) -> Vec<Step<'static>> {
+        let list = self.each.into_iter().flat_map(|each| {
+            [Step::Member(each.list), Step::Index(number)].into_iter().chain(each.envelope.map(Step::Member))
+        });
+        list.chain(self.signature.iter().map(|name| Step::Member(name))).collect()
     }
 
     fn items(&self, body: &RawValue) -> Result<Vec<Item>, Rejection> {

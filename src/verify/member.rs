@@ -40,6 +40,38 @@ pub(super) fn elements(value: &RawValue, max: usize) -> Option<Vec<&RawValue>> {
     reader.deserialize_seq(Elements(max)).ok()
 }
 
+/// One step into a document.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<'n> {
+    /// The member of this name.
+    Member(&'n str),
+    /// The element of this number.
+    Index(usize),
+}
+
+/// The text of `value` with `new`, itself JSON, at `path`: in place of what stands there, else as a new member. Every other byte
+/// stays. `None` where the path leads through something that is no object, or an element that is not there.
+pub(super) fn with(value: &RawValue, path: &[Step<'_>], new: &str) -> Option<String> {
+    let Some((step, rest)) = path.split_first() else { return Some(new.to_owned()) };
+    let text = value.get();
+    let child = match step {
+        Step::Member(name) => member(value, name),
+        Step::Index(number) => Some(*elements(value, number.checked_add(1_000)?)?.get(*number)?),
+    };
+    if let Some(child) = child {
+        // It is a part of the same text.
+        let at = child.get().as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+        let (before, after) = (text.get(..at)?, text.get(at + child.get().len()..)?);
+        return Some(format!("{before}{}{after}", with(child, rest, new)?));
+    }
+    let Step::Member(name) = step else { return None };
+    let members = text.strip_prefix('{')?;
+    let comma = if members.trim_start().starts_with('}') { "" } else { "," };
+    let empty: &RawValue = serde_json::from_str("{}").ok()?;
+    let inner = if rest.is_empty() { new.to_owned() } else { with(empty, rest, new)? };
+    Some(format!("{{{}:{inner}{comma}{members}", serde_json::Value::from(*name)))
+}
+
 fn member<'b>(value: &'b RawValue, name: &str) -> Option<&'b RawValue> {
     if !value.get().starts_with('{') {
         return None;
@@ -126,6 +158,22 @@ impl<'de> Visitor<'de> for Elements {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_is_put_in_and_every_other_byte_stays() {
+        let put = |text: &str, path: &[Step<'_>]| with(document(text.as_bytes()).unwrap(), path, "7");
+        let (a, b) = (Step::Member("a"), Step::Member("b"));
+        assert_eq!(
+            put(r#"{ "x":1.0, "a" : [2], "y":"\u00e9" }"#, &[a]).unwrap(),
+            r#"{ "x":1.0, "a" : 7, "y":"\u00e9" }"#
+        );
+        assert_eq!(put(r#"{"a":{"c":1}}"#, &[a, b]).unwrap(), r#"{"a":{"b":7,"c":1}}"#);
+        assert_eq!(put("{ }", &[a, b]).unwrap(), r#"{"a":{"b":7} }"#);
+        assert_eq!(put(r#"{"a":[{}, {"b":1}]}"#, &[a, Step::Index(1), b]).unwrap(), r#"{"a":[{}, {"b":7}]}"#);
+        assert_eq!(put(r#"{"a":[]}"#, &[a, Step::Index(0), b]), None);
+        assert_eq!(put(r#"{"a":1}"#, &[a, b]), None);
+        assert_eq!(put("[]", &[a]), None);
+    }
 
     fn read(body: &str, path: &[&str]) -> Option<String> {
         let value = at(document(body.as_bytes())?, path)?;

@@ -45,6 +45,7 @@
 
 mod armed;
 mod canonical;
+mod describe;
 mod encoding;
 pub mod form;
 mod found;

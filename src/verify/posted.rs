@@ -75,6 +75,18 @@ impl Verifier {
         })
     }
 
+    /// The form with the signature that makes it genuine; of two fields of one name the last one counts.
+    pub(super) fn complete_posted(&self, posted: &Posted, outgoing: &Outgoing<'_>) -> Result<String, SignError> {
+        match self.sign_posted(posted, outgoing) {
+            Err(SignError::BodySignature { path, example }) => {
+                let field = form_urlencoded::Serializer::new(String::new()).append_pair(&path, &example).finish();
+                Ok(format!("{}&{field}", String::from_utf8_lossy(outgoing.body).trim_end_matches(['\n', '\r'])))
+            }
+            Ok(()) => Ok(String::from_utf8_lossy(outgoing.body).into_owned()),
+            Err(other) => Err(other),
+        }
+    }
+
     /// The body is what it is: a wrong signature in it is told with the right one.
     pub(super) fn sign_posted(&self, posted: &Posted, outgoing: &Outgoing<'_>) -> Result<(), SignError> {
         let headers = HeaderMap::new();

@@ -8,8 +8,10 @@ use super::canonical;
 use super::encoding::Enc;
 use super::found::one;
 use super::judge::{Request, Verifier, When};
-use super::scheme::{Alg, Basic, Carrier, Items, List, Place, Scheme, Signed, Time, Token};
-use super::template::{Parts, Piece};
+use super::member::{self, Step};
+use super::public::PublicAlg;
+use super::scheme::{Alg, Basic, Carrier, Items, List, Place, Scheme, Signed, Time, Token, Unit};
+use super::template::{Parts, Piece, Template};
 use super::time;
 use crate::event::Wall;
 
@@ -43,7 +45,7 @@ pub enum SignError {
     /// What is configured is the public half of the key.
     #[error(
         "only the provider can sign: it keeps the private key, and the secret here is its public half; \
-         use a request that the provider itself sent, e.g. from its test button"
+         give its private half where you have it (--secret file:key.pem), else a request that the provider itself sent"
     )]
     PublicKeyOnly,
     /// The signature stands in the body, and is not right.
@@ -79,7 +81,14 @@ impl Verifier {
             Scheme::None => Ok(()),
             Scheme::Token(token) => write_token(token, secret()?, headers),
             Scheme::Basic(basic) => write_basic(basic, secret()?, headers),
-            Scheme::Signed(signed) => write_signature(signed, secret()?, outgoing, headers),
+            Scheme::Signed(signed) => {
+                let secret = secret()?;
+                write_signature(signed, secret.index, outgoing, headers, &|template, parts| {
+                    let mut mac = secret.start().ok_or(SignError::PublicKeyOnly)?;
+                    template.feed(parts, secret.value.expose(), &mut mac);
+                    Ok(mac.finish().as_bytes().to_vec())
+                })
+            }
             Scheme::Form(form) => form.sign(secret()?, outgoing, headers),
             Scheme::Posted(posted) => self.sign_posted(posted, outgoing),
             Scheme::Inside(inside) => self.sign_inside(inside, outgoing),
@@ -87,9 +96,67 @@ impl Verifier {
         }
     }
 
+    /// The body of `outgoing` with what its own verifier wants to find in it: a signature, a signed time. `None` where nothing of it
+    /// stands in the body.
+    ///
+    /// # Errors
+    /// The body has no place for it.
+    pub fn complete(&self, outgoing: &Outgoing<'_>) -> Result<Option<Vec<u8>>, SignError> {
+        match &self.scheme {
+            Scheme::Inside(inside) => self.complete_inside(inside, outgoing).map(|body| Some(body.into_bytes())),
+            Scheme::Posted(posted) => self.complete_posted(posted, outgoing).map(|body| Some(body.into_bytes())),
+            Scheme::Signed(signed) => match &signed.time {
+                Some(Time { place: Place::Body(path), unit, .. }) => {
+                    let text = match unit {
+                        Unit::Seconds | Unit::Millis => unit.write(outgoing.now),
+                        Unit::Rfc3339 | Unit::HttpDate => serde_json::Value::from(unit.write(outgoing.now)).to_string(),
+                    };
+                    let steps: Vec<Step<'_>> = path.iter().map(|name| Step::Member(name)).collect();
+                    let body = member::document(outgoing.body).and_then(|body| member::with(body, &steps, &text));
+                    let none = || SignError::BodyTime { path: path.join("."), example: text.clone() };
+                    body.map(|body| Some(body.into_bytes())).ok_or_else(none)
+                }
+                _ => Ok(None),
+            },
+            Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Form(_) | Scheme::Jwt(_) => Ok(None),
+        }
+    }
+
     /// The secret to sign with.
     pub(super) fn first_secret(&self, now: Wall) -> Result<&Armed, SignError> {
         self.secrets.iter().find(|armed| armed.in_use(When::At(now))).ok_or(SignError::NoSecret)
+    }
+}
+
+impl Scheme {
+    /// The algorithm of a signature whose private half only the sender has.
+    #[must_use]
+    pub fn public_alg(&self) -> Option<PublicAlg> {
+        match self {
+            Self::Signed(signed) => match signed.alg {
+                Alg::Public(alg) => Some(alg),
+                Alg::Hmac(_) | Alg::HmacNamed | Alg::Digest(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Adds the headers of a signature by a public key, made with `seal`, which has the private half and gets the signed text.
+    ///
+    /// # Errors
+    /// What is missing or cannot be written; [`SignError::PublicKeyOnly`] where the scheme is of another kind.
+    pub fn sign_by(
+        &self,
+        outgoing: &Outgoing<'_>,
+        headers: &mut HeaderMap,
+        seal: &dyn Fn(&[u8]) -> Vec<u8>,
+    ) -> Result<(), SignError> {
+        match self {
+            Self::Signed(signed) if self.public_alg().is_some() => {
+                write_signature(signed, 0, outgoing, headers, &|template, parts| Ok(seal(&template.joined(parts))))
+            }
+            _ => Err(SignError::PublicKeyOnly),
+        }
     }
 }
 
@@ -114,11 +181,16 @@ fn write_basic(basic: &Basic, secret: &Armed, headers: &mut HeaderMap) -> Result
     put_secret(headers, &http::header::AUTHORIZATION, value.as_bytes())
 }
 
+/// What makes a signature of a signed text.
+type Seal<'s> = &'s dyn Fn(&Template, &Parts<'_>) -> Result<Vec<u8>, SignError>;
+
+/// `index` is the place of the secret that signs among those configured.
 fn write_signature(
     signed: &Signed,
-    secret: &Armed,
+    index: usize,
     outgoing: &Outgoing<'_>,
     headers: &mut HeaderMap,
+    seal: Seal<'_>,
 ) -> Result<(), SignError> {
     let time_text = write_time(signed, outgoing, headers)?;
     if let Some(name) = signed.id.first() {
@@ -154,18 +226,17 @@ fn write_signature(
         target: &target,
         listed: &listed,
     };
-    let mut mac = secret.start().ok_or(SignError::PublicKeyOnly)?;
-    signed.template.feed(&parts, secret.value.expose(), &mut mac);
+    let seal = seal(&signed.template, &parts)?;
     let prefix = match signed.alg {
         // The first of the keys signs.
         Alg::HmacNamed => "sha256=",
         Alg::Hmac(_) | Alg::Digest(_) | Alg::Public(_) => signed.prefix.as_ref().map_or("", |prefix| &*prefix.text),
     };
-    let signature = format!("{prefix}{}", signed.enc.encode(mac.finish().as_bytes()));
+    let signature = format!("{prefix}{}", signed.enc.encode(&seal));
     let value = as_items(signed, &time_text, &signature);
     match &signed.carrier {
         Carrier::Own(names) => {
-            let name = names.get(secret.index).expect("a secret that is used has a header of its own");
+            let name = names.get(index).expect("a secret that is used has a header of its own");
             put(headers, name, value.as_bytes(), "the signature")
         }
         Carrier::Header(names) => put(headers, first(names), value.as_bytes(), "the signature"),

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane::deliver::{Follows, Job, Limit, Outcome};
+use fairlane::deliver::{BodyEnd, Follows, Job, Limit, Outcome};
 use http::StatusCode;
 use tokio::sync::mpsc;
 
@@ -80,7 +80,7 @@ async fn a_reset_after_the_head_costs_only_the_connection() {
     let attempt = World::new(&upstream.url()).attempt().await;
     assert!(attempt.outcome.is_delivered(), "{}", attempt.error);
     let answer = attempt.answer.unwrap();
-    assert_eq!((answer.body.as_ref(), answer.complete), (&b"abc"[..], false));
+    assert_eq!((answer.body.as_ref(), answer.end), (&b"abc"[..], BodyEnd::BrokeOff));
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_body_that_drips_costs_only_the_connection() {
     });
     let attempt = World::with(hurried(&upstream.url())).attempt().await;
     assert!(attempt.outcome.is_delivered(), "{}", attempt.error);
-    assert!(!attempt.answer.unwrap().complete);
+    assert_eq!(attempt.answer.unwrap().end, BodyEnd::Late);
     is_closed.recv().await.unwrap();
 }
 
@@ -209,7 +209,7 @@ async fn a_body_above_64_kib_is_cut_and_its_connection_with_it() {
             let attempt = world.attempt().await;
             assert!(attempt.outcome.is_delivered(), "{}", attempt.error);
             let answer = attempt.answer.unwrap();
-            assert_eq!((answer.body.len(), answer.complete), (4096, false));
+            assert_eq!((answer.body.len(), answer.end), (4096, BodyEnd::TooLong));
         }
         assert_eq!(upstream.connections(), [0, 1]);
     }
@@ -221,7 +221,7 @@ async fn an_answer_to_be_relayed_is_kept_whole() {
     let upstream = Upstream::answering(format!("HTTP/1.1 200 OK\r\ncontent-length: 900000\r\n\r\n{body}"));
     let job = Job { keep_bytes: 1024 * 1024, ..Job::new(Arc::new(event())) };
     let answer = World::new(&upstream.url()).client.attempt(job).await.answer.unwrap();
-    assert_eq!((answer.body.len(), answer.complete), (900_000, true));
+    assert_eq!((answer.body.len(), answer.end), (900_000, BodyEnd::Whole));
 }
 
 #[tokio::test]

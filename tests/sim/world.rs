@@ -34,6 +34,10 @@ pub(super) struct Tally {
     pub(super) failed_settles: u64,
     pub(super) failed_loads: u64,
     pub(super) cancelled: u64,
+    pub(super) live_served: u64,
+    pub(super) live_refused: u64,
+    pub(super) live_late: u64,
+    pub(super) live_gone: u64,
     pub(super) steps: u64,
 }
 
@@ -47,6 +51,10 @@ impl Tally {
         self.failed_settles += other.failed_settles;
         self.failed_loads += other.failed_loads;
         self.cancelled += other.cancelled;
+        self.live_served += other.live_served;
+        self.live_refused += other.live_refused;
+        self.live_late += other.live_late;
+        self.live_gone += other.live_gone;
         self.steps += other.steps;
     }
 }
@@ -74,6 +82,8 @@ struct Weights {
     command: u64,
     rated: u64,
     stale: u64,
+    live: u64,
+    leaves: u64,
 }
 
 #[derive(Debug)]
@@ -84,6 +94,8 @@ enum Thing {
     Loaded(Lane, Seq, usize, Option<(Vec<Queued>, bool)>),
     DueLoaded(Option<(Wall, Seq)>, usize, Option<(Vec<Queued>, bool)>),
     Ended(Ticket, Duration, Ending),
+    Call,
+    Left(LiveId),
     Command,
     Crash,
     Calm,
@@ -109,6 +121,10 @@ pub(super) struct World {
     /// Which process this is: what an older one asked for comes to nothing.
     life: u64,
     flying: BTreeMap<Ticket, Flight>,
+    /// Live requests that wait, by when they have to be answered.
+    waiting: BTreeMap<LiveId, Mono>,
+    /// Attempts of live requests, with whose they are.
+    held: BTreeMap<Ticket, (LiveId, Group)>,
     paused: BTreeSet<Group>,
     calm: bool,
     sabotaged: bool,
@@ -150,6 +166,8 @@ impl World {
             number: 0,
             life: 0,
             flying: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            held: BTreeMap::new(),
             paused: BTreeSet::new(),
             calm: false,
             sabotaged: false,
@@ -159,6 +177,7 @@ impl World {
             trace: 0,
         };
         world.plan(ms(0), Thing::Arrive);
+        world.plan(ms(0), Thing::Call);
         world.plan(ms(500), Thing::Command);
         world.plan(ms(20_000), Thing::Crash);
         world.plan(FAULTS, Thing::Calm);
@@ -194,7 +213,9 @@ impl World {
             if self.engine.violations() > 0 {
                 return Err(format!("a violation: {:?}", self.engine.last_violation()));
             }
-            if self.calm && self.store.pending.is_empty() && self.engine.totals().in_flight == 0 && self.quiet() {
+            let events_done = self.store.pending.is_empty() && self.engine.totals().in_flight == 0;
+            let calls_done = self.waiting.is_empty() && self.held.is_empty();
+            if self.calm && events_done && calls_done && self.quiet() {
                 return self.finished();
             }
             self.step += 1;
@@ -215,6 +236,7 @@ impl World {
             Thing::Appended(_) => true,
             Thing::Settled(..) | Thing::Loaded(..) | Thing::DueLoaded(..) => *life == self.life,
             Thing::Arrive | Thing::Ended(..) | Thing::Command | Thing::Crash | Thing::Calm => false,
+            Thing::Call | Thing::Left(_) => false,
         };
         !self.what.values().any(waits)
     }
@@ -222,7 +244,7 @@ impl World {
     fn finished(&mut self) -> Result<Tally, String> {
         let totals = self.engine.totals();
         let here = totals.queued + totals.retrying + totals.in_flight;
-        if here > 0 || self.engine.active_groups() > 0 {
+        if here > 0 || self.engine.active_groups() > 0 || self.engine.slots().busy > 0 {
             return Err(format!("all is settled, yet the engine has {totals:?}"));
         }
         if self.store.ended.len() as u64 != self.appended {
@@ -269,6 +291,8 @@ impl World {
             Thing::Loaded(lane, after, n, early) if !old => self.loaded(&lane, after, n, early),
             Thing::DueLoaded(after, n, early) if !old => self.due_loaded(after, n, early),
             Thing::Ended(ticket, took, ending) if !old => self.ended(ticket, took, ending)?,
+            Thing::Call => self.call(),
+            Thing::Left(live) if !old => self.leaves(live)?,
             Thing::Command => self.command(),
             Thing::Crash => {
                 if self.happens(self.weights.crash) {
@@ -334,6 +358,75 @@ impl World {
         self.engine.on_appended(events, now);
     }
 
+    // ---- senders that wait for an answer -----------------------------------------------------------------------
+
+    fn call(&mut self) {
+        if self.calm {
+            return;
+        }
+        let pause = ms(20 + self.dice.below(2_000));
+        self.plan(pause, Thing::Call);
+        let most = if self.dice.below(10) == 0 { 40 } else { 3 };
+        for _ in 0..=self.dice.below(most) {
+            if !self.happens(self.weights.live) {
+                continue;
+            }
+            let (group, now) = (self.some_lane().group, self.at());
+            let deadline = now.mono.plus(ms(1 + self.dice.below(4_000)));
+            let asked = self.engine.on_live(&group, deadline, now);
+            self.note(asked);
+            let Ok(live) = asked else {
+                self.tally.live_refused += 1;
+                continue;
+            };
+            self.waiting.insert(live, deadline);
+            if self.happens(self.weights.leaves) {
+                let after = ms(self.dice.below(3_000));
+                self.plan(after, Thing::Left(live));
+            }
+        }
+    }
+
+    fn leaves(&mut self, live: LiveId) -> Result<(), String> {
+        let waited = self.waiting.remove(&live).is_some();
+        let known = waited || self.held.values().any(|(held, _)| *held == live);
+        self.tally.live_gone += u64::from(known);
+        let now = self.at();
+        if self.engine.on_live_gone(live, now) != known {
+            return Err(format!("{live:?} was there: {known}; the engine says otherwise"));
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, dispatch: &LiveDispatch) -> Result<(), String> {
+        let LiveDispatch { ticket, live, group, timeout, .. } = dispatch;
+        let Some(deadline) = self.waiting.remove(live) else {
+            return Err(format!("{live:?} was leased and does not wait"));
+        };
+        if timeout.is_zero() || self.now.plus(*timeout) > deadline || *timeout > self.settings.timeout {
+            return Err(format!("{live:?} may take {timeout:?} at {:?}, with a deadline at {deadline:?}", self.now));
+        }
+        self.within_caps(group)?;
+        self.tally.live_served += 1;
+        let (took, ending) = self.answer(group);
+        let (took, ending) = if took >= *timeout { (*timeout, Ending::NoAnswer) } else { (took, ending) };
+        self.plan(took, Thing::Ended(*ticket, took, ending));
+        self.held.insert(*ticket, (*live, group.clone()));
+        Ok(())
+    }
+
+    fn unserved(&mut self, live: LiveId, why: Unserved) -> Result<(), String> {
+        let Some(deadline) = self.waiting.remove(&live) else {
+            return Err(format!("{live:?} was refused ({why:?}) and does not wait"));
+        };
+        self.tally.live_refused += 1;
+        self.tally.live_late += u64::from(why == Unserved::Late);
+        if (why == Unserved::Late) != (deadline <= self.now) {
+            return Err(format!("{live:?} was refused ({why:?}) at {:?}, its deadline is {deadline:?}", self.now));
+        }
+        Ok(())
+    }
+
     // ---- requests ----------------------------------------------------------------------------------------------
 
     fn execute(&mut self) -> Result<(), String> {
@@ -341,6 +434,8 @@ impl World {
             self.note(&request);
             match request {
                 Request::Dispatch(dispatch) => self.dispatch(dispatch)?,
+                Request::Live(dispatch) => self.serve(&dispatch)?,
+                Request::Unserved { live, why } => self.unserved(live, why)?,
                 Request::Settle { batch, settlements } => {
                     let delay = ms(self.dice.below(10));
                     self.plan(delay, Thing::Settled(batch, settlements));
@@ -377,8 +472,8 @@ impl World {
         }
         let order = row.event.order.clone();
         self.in_order(&dispatch, order.as_ref())?;
-        self.within_caps(&dispatch)?;
-        let (took, ending) = self.answer(&dispatch);
+        self.within_caps(&dispatch.lane.group)?;
+        let (took, ending) = self.answer(&dispatch.lane.group);
         self.plan(took, Thing::Ended(dispatch.ticket, took, ending));
         self.flying.insert(dispatch.ticket, Flight { dispatch, order, life: self.life });
         Ok(())
@@ -400,22 +495,24 @@ impl World {
         }
     }
 
-    fn within_caps(&self, dispatch: &Dispatch) -> Result<(), String> {
-        let group = &dispatch.lane.group;
-        let beside = self.flying.values().filter(|flight| flight.dispatch.lane.group == *group).count() as u32;
+    /// I5, whatever the attempts are made for.
+    fn within_caps(&self, group: &Group) -> Result<(), String> {
+        let events = self.flying.values().filter(|flight| flight.dispatch.lane.group == *group).count();
+        let beside = (events + self.held.values().filter(|(_, other)| other == group).count()) as u32;
+        let all = (self.flying.len() + self.held.len()) as u32;
         let cap = policy(group, 0).concurrency.unwrap_or_else(|| (self.settings.slots / 8).max(1));
-        if beside + 1 > cap || self.flying.len() as u32 + 1 > self.settings.slots {
-            return Err(format!("I5: {} of {group} in flight, {} in all", beside + 1, self.flying.len() + 1));
+        if beside + 1 > cap || all + 1 > self.settings.slots {
+            return Err(format!("I5: {} of {group} in flight, {} in all", beside + 1, all + 1));
         }
         Ok(())
     }
 
-    fn answer(&mut self, dispatch: &Dispatch) -> (Duration, Ending) {
+    fn answer(&mut self, group: &Group) -> (Duration, Ending) {
         let quick = ms(1 + self.dice.below(200));
         if self.calm {
             return (quick, Ending::Success);
         }
-        let poisoned = dispatch.lane.group.as_str() == "g0";
+        let poisoned = group.as_str() == "g0";
         let (w, draw) = (self.weights.clone(), self.dice.below(1_000));
         let mut edge = 0;
         let mut hit = |weight: u64| {
@@ -450,7 +547,7 @@ impl World {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        if self.flying.contains_key(&ticket) {
+        if self.flying.contains_key(&ticket) || self.held.contains_key(&ticket) {
             self.tally.cancelled += 1;
             // The report of the attempt itself may come first.
             let delay = ms(self.dice.below(5));
@@ -462,6 +559,7 @@ impl World {
 
     fn ended(&mut self, ticket: Ticket, took: Duration, ending: Ending) -> Result<(), String> {
         let known = self.flying.remove(&ticket).is_some_and(|flight| flight.life == self.life);
+        let known = self.held.remove(&ticket).is_some() || known;
         let now = self.at();
         let taken = self.engine.on_finished(ticket, ending, took, now);
         if known != taken {
@@ -582,6 +680,9 @@ impl World {
     fn crash(&mut self) {
         self.tally.crashes += 1;
         self.flying.clear();
+        // Their connections break with the process, and nobody hears of them again.
+        self.waiting.clear();
+        self.held.clear();
         // What was being written may have been written.
         let writes = self.what.values().filter_map(|(_, thing)| match thing {
             Thing::Settled(_, settlements) => Some(settlements.clone()),
@@ -661,6 +762,8 @@ impl Weights {
             command: some(700),
             rated: some(1),
             stale: some(700),
+            live: some(900),
+            leaves: some(500),
         }
     }
 }

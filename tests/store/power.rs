@@ -41,6 +41,7 @@ pub(crate) fn tiny(disk: &Sim) -> Options {
         segment_bytes: 4096,
         checkpoint_bytes: 4096,
         checkpoint_entries: 12,
+        index_bulk: 40,
         upkeep_every: Some(Duration::from_millis(5)),
         ..Options::default()
     }

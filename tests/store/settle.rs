@@ -223,6 +223,34 @@ pub(crate) async fn interruptions_in_a_row_are_counted_and_another_end_resets_th
     assert_eq!(world.pending(seq).await.attempts, 5);
 }
 
+pub(crate) async fn refused_attempts_are_counted_for_the_life_of_an_event(mut world: World<impl Subject>) {
+    let seq = world.append_one(&lane("a")).await;
+    let attempt = async |world: &World<_>, refused: bool, verdict: Verdict| {
+        world.settle(seq, Verdict::Begun).await;
+        let note = AttemptNote { refused, ..note(1, world.now()) };
+        let settlement = Settlement { attempt: Some(note), ..world.settlement(seq, verdict) };
+        assert_eq!(world.store().settle(vec![settlement]).await, Ok(0));
+    };
+    let again = || Verdict::RetryAt(START);
+    for (refused, sum) in [(true, 1), (false, 1), (true, 2)] {
+        attempt(&world, refused, again()).await;
+        assert_eq!(world.pending(seq).await.refused, sum);
+        world.crash().await;
+        assert_eq!(world.pending(seq).await.refused, sum, "after a crash");
+    }
+    world.settle(seq, Verdict::Begun).await;
+    world.settle(seq, Verdict::Interrupted).await;
+    world.settle(seq, Verdict::Begun).await;
+    world.settle(seq, Verdict::Released).await;
+    let pending = world.pending(seq).await;
+    assert_eq!((pending.refused, pending.attempts, pending.interrupted), (2, 5, 0), "nothing of it was an answer");
+    attempt(&world, true, Verdict::Dead("x".into())).await;
+    world.reopen().await;
+    world.settle(seq, Verdict::Requeued).await;
+    let fresh = world.store().load(lane("a"), Seq(0), 1).await.unwrap().remove(0);
+    assert_eq!((fresh.refused, fresh.attempts, fresh.replay), (0, 0, true), "a replay begins anew");
+}
+
 pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world: World<impl Subject>) {
     let seq = world.append_one(&lane("a")).await;
     let every_byte: Vec<u8> = (0..=255).collect();
@@ -235,6 +263,7 @@ pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world:
             status: None,
             error: "connection refused: 127.0.0.1:3000 \u{2014} is it up?\n".into(),
             excerpt: Bytes::new(),
+            refused: false,
         },
         AttemptNote {
             number: 2,
@@ -244,6 +273,7 @@ pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world:
             status: Some(999),
             error: "x".repeat(3_000).into(),
             excerpt: Bytes::from(every_byte.repeat(EXCERPT_BYTES_MAX / 256)),
+            refused: true,
         },
         AttemptNote {
             number: u32::MAX,
@@ -253,6 +283,7 @@ pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world:
             status: Some(204),
             error: "".into(),
             excerpt: Bytes::from_static(b"\xff"),
+            refused: false,
         },
     ];
     let verdicts = [Verdict::RetryAt(world.now()), Verdict::RetryAt(world.now()), Verdict::Delivered];

@@ -2,97 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use fairlane::clock::TestClock;
-use fairlane::event::{Event, Seq};
-use fairlane::store::disk::sim::Sim;
+use fairlane::event::Seq;
 use fairlane::store::doctor;
-use fairlane::store::embedded::{Embedded, Options};
-use fairlane::store::{Durability, Error, LaneStore, Refusal, Settlement, Status, Verdict};
-use tempfile::TempDir;
+use fairlane::store::embedded::{Embedded, IndexFault, IndexFaults, IndexStep, Options};
+use fairlane::store::{Durability, Error, LaneStore, Refusal, Status, Verdict};
 
-use crate::power::{settings, tiny};
+use crate::power::settings;
+use crate::site::{Site, populate};
 use crate::snapshot::Snapshot;
-use crate::world::{START, event, everything, lane, note, run};
+use crate::world::{everything, lane, run};
 
-/// A store on a simulated disk, its upkeep by hand.
-struct Site {
-    dir: TempDir,
-    clock: Arc<TestClock>,
-    disk: Sim,
-    made: u64,
-}
-
-impl Site {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Self { dir, clock: Arc::new(TestClock::at(START)), disk: Sim::new(), made: 0 }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
-
-    fn options(&self) -> Options {
-        Options { upkeep_every: None, ..tiny(&self.disk) }
-    }
-
-    fn open(&self) -> Embedded {
-        self.open_with(self.options()).unwrap()
-    }
-
-    fn open_with(&self, options: Options) -> Result<Embedded, Error> {
-        Embedded::open_with(settings(&self.path(), Durability::Fsync), Arc::clone(&self.clock) as _, options)
-    }
-
-    fn event(&mut self, group: &str, body: usize) -> Arc<Event> {
-        self.made += 1;
-        let plain = event(self.made, &lane(group), START);
-        Arc::new(Event { body: Bytes::from(vec![b'x'; body]), ..plain })
-    }
-
-    async fn append(&mut self, store: &Embedded, group: &str, count: usize) -> Vec<Seq> {
-        let mut seqs = Vec::new();
-        for _ in 0..count {
-            let event = self.event(group, 300);
-            seqs.push(store.append(vec![event]).await.unwrap());
-        }
-        seqs
-    }
-
-    fn settlements(&self, seqs: &[Seq], verdict: &Verdict) -> Vec<Settlement> {
-        use fairlane::clock::Clock as _;
-        let at = self.clock.now().wall;
-        let one = |&seq| Settlement { seq, at, verdict: verdict.clone(), attempt: verdict.ends().then(|| note(1, at)) };
-        seqs.iter().map(one).collect()
-    }
-
-    async fn settle(&self, store: &Embedded, seqs: &[Seq], verdict: Verdict) {
-        assert_eq!(store.settle(self.settlements(seqs, &verdict)).await, Ok(0), "{verdict:?}");
-    }
-
-    fn forget_all_but_the_log(&self) {
-        std::fs::remove_dir_all(self.path().join("index")).unwrap();
-        self.disk.damage(&self.path().join("checkpoint"), Vec::clear);
-    }
-
-    fn segment(&self, number: u32) -> PathBuf {
-        self.path().join(format!("log/{number:08}.seg"))
-    }
-}
-
-/// A life with all kinds of events in it.
-async fn populate(site: &mut Site, store: &Embedded) {
-    let seqs = site.append(store, "a", 12).await;
-    site.append(store, "b", 3).await;
-    site.settle(store, &seqs[..8], Verdict::Begun).await;
-    site.settle(store, &seqs[..4], Verdict::Delivered).await;
-    site.settle(store, &seqs[4..6], Verdict::Dead("no".into())).await;
-    site.settle(store, &seqs[6..7], Verdict::RetryAt(START.plus(Duration::from_secs(5)))).await;
-    site.settle(store, &seqs[..2], Verdict::Requeued).await;
+/// The process dies before a commit to the index when there were this many.
+fn dies_after(commits: i64) -> IndexFaults {
+    let left = AtomicI64::new(commits);
+    Arc::new(move |step| {
+        (step == IndexStep::Commit && left.fetch_sub(1, Ordering::Relaxed) <= 0).then_some(IndexFault::Dies)
+    })
 }
 
 #[test]
@@ -100,15 +28,15 @@ fn a_checkpoint_that_stops_at_any_commit_changes_no_answer() {
     for commits in 0..12 {
         run(async {
             let mut site = Site::new();
-            let left = Arc::new(AtomicI64::new(commits));
-            let options = Options { index_commits: Some(left), index_batch: 7, ..site.options() };
+            let options =
+                Options { index_faults: Some(dies_after(commits)), index_batch: 7, index_bulk: 20, ..site.options() };
             let store = site.open_with(options).unwrap();
             populate(&mut site, &store).await;
             let before = Snapshot::take(&store, 50).await;
             drop(store);
             // The next process takes the checkpoint in again, and dies in it too.
-            let left = Arc::new(AtomicI64::new(commits / 2));
-            drop(site.open_with(Options { index_commits: Some(left), index_batch: 5, ..site.options() }));
+            let options = Options { index_faults: Some(dies_after(commits / 2)), index_batch: 5, ..site.options() };
+            drop(site.open_with(options));
             let store = site.open();
             before.assert_same(&Snapshot::take(&store, 50).await, &format!("after {commits} commits"));
             store.checkpoint().unwrap();
@@ -203,6 +131,48 @@ fn damage_in_the_middle_is_an_error_with_its_place_and_the_doctor_finds_it() {
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("damage was skipped silently"),
         }
+    });
+}
+
+/// Flips a bit in the last byte that was written to the log, and says in which segment that is.
+fn damage_the_end(site: &Site, segments: &[u32]) -> PathBuf {
+    let written = |number: &&u32| site.disk.bytes(&site.segment(**number)).unwrap().iter().any(|byte| *byte != 0);
+    let path = site.segment(*segments.iter().rev().find(written).unwrap());
+    site.disk.damage(&path, |bytes| {
+        let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        bytes[last] ^= 0x10;
+    });
+    path
+}
+
+#[test]
+fn a_log_that_ends_before_the_checkpoint_is_damaged_and_not_torn() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        populate(&mut site, &store).await;
+        let segments = store.segments();
+        store.close().await.unwrap();
+        drop(store);
+        assert!(doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap().is_healthy());
+        let path = damage_the_end(&site, &segments);
+        let damage = doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap().damage;
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!(damage[0].file, path.display().to_string());
+        let before = site.disk.bytes(&path);
+        match site.open_with(site.options()) {
+            Err(Error::Corrupt(what)) => {
+                let place = format!("{} at offset {}", path.display(), damage[0].offset);
+                assert!(what.contains(&place) && what.contains("restore a copy"), "{what}");
+            }
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("what was acknowledged was cut"),
+        }
+        assert_eq!(site.disk.bytes(&path), before, "nothing is changed");
+
+        let os = settings(&site.path(), Durability::Os);
+        let store = Embedded::open_with(os, Arc::clone(&site.clock) as _, site.options()).unwrap();
+        assert!(store.usage().pending > 0, "with `durability: os` the rest goes on");
     });
 }
 

@@ -123,6 +123,7 @@ fn restless() -> Options {
         segment_bytes: 4096,
         checkpoint_bytes: 2048,
         checkpoint_entries: 5,
+        index_bulk: 30,
         upkeep_every: Some(Duration::from_millis(10)),
         ..Options::default()
     }
@@ -336,5 +337,6 @@ pub(crate) fn note(number: u32, started: Wall) -> AttemptNote {
         status: Some(503),
         error: "the upstream answered 503".into(),
         excerpt: Bytes::from_static(b"try later"),
+        refused: number.is_multiple_of(2),
     }
 }

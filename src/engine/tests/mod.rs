@@ -3,6 +3,7 @@
 
 mod cost;
 mod fair;
+mod live;
 pub(super) mod model;
 mod outage;
 mod props;

@@ -20,6 +20,9 @@ enum Thing {
 /// How an attempt goes.
 pub(super) type Answer = Box<dyn FnMut(&Dispatch, Mono) -> (Duration, Ending)>;
 
+/// How the attempt of a live request goes.
+pub(super) type LiveAnswer = Box<dyn FnMut(&LiveDispatch) -> (Duration, Ending)>;
+
 /// Whether another event takes the place of one that ended.
 pub(super) type Refill = Box<dyn Fn(&Lane) -> bool>;
 
@@ -42,6 +45,12 @@ pub(super) struct Rig {
     pub(super) store: Model,
     pub(super) now: Mono,
     pub(super) answer: Answer,
+    pub(super) live_answer: LiveAnswer,
+    /// What became of live requests: refused, or leased and how their attempts ended.
+    pub(super) refused: Vec<(LiveId, Unserved)>,
+    pub(super) served: Vec<(LiveId, Ending)>,
+    /// Every attempt's group in order, and whether it was a live request's.
+    pub(super) turns: Vec<(Group, bool)>,
     pub(super) got: BTreeMap<Group, Got>,
     /// Every dispatch, in order, when wanted.
     pub(super) trace: Option<Vec<(Mono, Dispatch)>>,
@@ -52,7 +61,7 @@ pub(super) struct Rig {
     pub(super) cancelled: Vec<Ticket>,
     arrivals: Vec<Lane>,
     things: BinaryHeap<Reverse<(u64, u64, Thing)>>,
-    flying: BTreeMap<Ticket, (Lane, Duration, Ending)>,
+    flying: BTreeMap<Ticket, (Lane, Option<LiveId>, Duration, Ending)>,
     number: u64,
 }
 
@@ -82,6 +91,10 @@ impl Rig {
             store: Model::default(),
             now: Mono(3_600_000_000),
             answer: Box::new(|_, _| (ms(50), Ending::Success)),
+            live_answer: Box::new(|_| (ms(50), Ending::Success)),
+            refused: Vec::new(),
+            served: Vec::new(),
+            turns: Vec::new(),
             got: BTreeMap::new(),
             trace: None,
             refill: None,
@@ -112,6 +125,12 @@ impl Rig {
         let key = order.map(|key| Group::of(&[key]));
         let events = (0..count).map(|_| self.store.append(lane, key.clone(), replay, now.wall)).collect();
         self.engine.on_appended(events, now);
+    }
+
+    /// A live request of `group` that can wait for `patience`.
+    pub(super) fn call(&mut self, group: &str, patience: Duration) -> Result<LiveId, Unserved> {
+        let now = self.at();
+        self.engine.on_live(&Group::of(&[group]), now.mono.plus(patience), now)
     }
 
     /// One event of `lane` at `at`.
@@ -173,7 +192,7 @@ impl Rig {
                 self.append(&lane, 1);
             }
             Thing::Ended(ticket, _) => {
-                let Some((lane, took, ending)) = self.flying.remove(&ticket) else { return };
+                let Some((lane, live, took, ending)) = self.flying.remove(&ticket) else { return };
                 let got = self.got.entry(lane.group.clone()).or_default();
                 got.in_flight -= 1;
                 got.worker_us += took.as_micros() as u64;
@@ -183,7 +202,9 @@ impl Rig {
                     self.engine.may_hold(ticket, max);
                 }
                 self.engine.on_finished(ticket, ending, took, now);
-                if self.refill.as_ref().is_some_and(|refill| refill(&lane)) {
+                if let Some(live) = live {
+                    self.served.push((live, ending));
+                } else if self.refill.as_ref().is_some_and(|refill| refill(&lane)) {
                     self.append(&lane, 1);
                 }
             }
@@ -195,6 +216,8 @@ impl Rig {
             let now = self.at();
             match request {
                 Request::Dispatch(dispatch) => self.dispatch(dispatch),
+                Request::Live(dispatch) => self.dispatch_live(&dispatch),
+                Request::Unserved { live, why } => self.refused.push((live, why)),
                 Request::Settle { batch, settlements } => {
                     for settle in &settlements {
                         assert!(self.store.settle(settle), "{settle:?} is about an event that is not pending");
@@ -222,13 +245,7 @@ impl Rig {
 
     fn dispatch(&mut self, dispatch: Dispatch) {
         let (took, ending) = (self.answer)(&dispatch, self.now);
-        let got = self.got.entry(dispatch.lane.group.clone()).or_default();
-        got.attempts += 1;
-        got.waits.push(dispatch.wait);
-        got.in_flight += 1;
-        got.most_in_flight = got.most_in_flight.max(got.in_flight);
-        self.flying.insert(dispatch.ticket, (dispatch.lane.clone(), took, ending));
-        self.plan(self.now.plus(took), Thing::Ended(dispatch.ticket, 1));
+        self.fly(dispatch.ticket, dispatch.lane.clone(), None, dispatch.wait, (took, ending));
         if let Some(trace) = &mut self.trace {
             trace.push((self.now, dispatch));
         }
@@ -237,6 +254,24 @@ impl Rig {
     /// Successful attempts of all groups.
     pub(super) fn delivered(&self) -> u64 {
         self.got.values().map(|got| got.delivered).sum()
+    }
+
+    fn dispatch_live(&mut self, dispatch: &LiveDispatch) {
+        let answer = (self.live_answer)(dispatch);
+        let lane = Lane { group: dispatch.group.clone(), inner: None };
+        self.fly(dispatch.ticket, lane, Some(dispatch.live), dispatch.wait, answer);
+    }
+
+    fn fly(&mut self, ticket: Ticket, lane: Lane, live: Option<LiveId>, wait: Duration, answer: (Duration, Ending)) {
+        let (took, ending) = answer;
+        let got = self.got.entry(lane.group.clone()).or_default();
+        got.attempts += 1;
+        got.waits.push(wait);
+        got.in_flight += 1;
+        got.most_in_flight = got.most_in_flight.max(got.in_flight);
+        self.turns.push((lane.group.clone(), live.is_some()));
+        self.flying.insert(ticket, (lane, live, took, ending));
+        self.plan(self.now.plus(took), Thing::Ended(ticket, 1));
     }
 
     pub(super) fn got(&self, group: &str) -> Got {

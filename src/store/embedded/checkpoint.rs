@@ -23,7 +23,7 @@ use crate::store::state::{Base, Delta, Entry, Held, LaneEntry, Sums};
 use crate::store::wire::{Damaged, Reader, put_lane, put_number, put_option};
 
 /// The last letter is the version, of this file and of the index: one of another version is built again from the log.
-const MARK: &[u8; 8] = b"FLCHECK2";
+const MARK: &[u8; 8] = b"FLCHECK3";
 
 /// What stands in the file.
 #[derive(Debug)]
@@ -101,6 +101,15 @@ impl Files {
         let dir = self.checkpoint.parent().unwrap_or_else(|| Path::new("."));
         disk.sync_dir(dir).map_err(|error| unavailable(dir, &error))
     }
+}
+
+/// The place of the checkpoint in force in a data directory; `None` when there is none.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub(in crate::store) fn cursor(dir: &Path, disk: &dyn Disk) -> Result<Option<Cursor>, Error> {
+    Ok(Files::in_dir(dir).read(disk)?.map(|(checkpoint, _)| checkpoint.cursor))
 }
 
 fn unavailable(path: &Path, error: &std::io::Error) -> Error {

@@ -1,6 +1,6 @@
 //! What all parts of an open store share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,12 @@ pub(super) struct Core {
     pub(super) changed: Condvar,
     pub(super) ended: AtomicBool,
     pub(super) lock: Mutex<Option<Lock>>,
+    /// Events of which it was said that they are damaged.
+    pub(super) damaged: Mutex<BTreeSet<Seq>>,
 }
+
+/// Damaged events that a line in the log is written about in one process. A disk that is broken has millions, and these do.
+const DAMAGE_LINES_MAX: usize = 1_000;
 
 /// What goes between the writer, the checkpointer and the upkeep.
 #[derive(Default)]
@@ -135,6 +140,22 @@ impl Core {
             if let Err(error) = self.files.remove(&*self.options.disk) {
                 tracing::error!(%error, "delete `checkpoint` in the data directory, so that the index is built again");
             }
+        }
+    }
+
+    /// One line in the log for each event that turns out to be damaged when it is read.
+    pub(super) fn report_damage<T>(&self, row: &Row, read: &Result<T, Error>) {
+        let Err(Error::Corrupt(what)) = read else { return };
+        let mut damaged = self.damaged.lock();
+        if damaged.len() < DAMAGE_LINES_MAX && damaged.insert(row.seq) {
+            tracing::error!(
+                event = %row.id,
+                seq = row.seq.0,
+                segment = row.place.segment,
+                offset = row.place.offset,
+                what,
+                "an event in the store is damaged and cannot be read; `fairlane doctor --store` looks at all of them"
+            );
         }
     }
 

@@ -93,10 +93,28 @@ pub(super) fn load(core: &Core, lane: &Lane, after: Seq, limit: usize) -> Result
         entry.fresh.range(after.0.saturating_add(1)..).take(wanted).map(|&seq| Seq(seq)).collect()
     };
     let ask = |index: &Index, after, wanted| index.fresh(lane, after, wanted);
-    let mut found = queue(core, after, limit, |seq| *seq, ask, memory)?;
-    // Lanes share a hash about never; when they do, each still gets its own events alone.
-    found.retain(|pending| pending.lane == *lane);
-    Ok(found)
+    match queue(core, after, limit, |seq| *seq, ask, memory) {
+        Ok(mut found) => {
+            // Lanes share a hash about never; when they do, each still gets its own events alone.
+            found.retain(|pending| pending.lane == *lane);
+            Ok(found)
+        }
+        Err(Error::Unavailable(why)) => {
+            fresh_in_memory(&core.state.lock(), lane, after, limit).ok_or(Error::Unavailable(why))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// A lane's fresh events without the index; `None` unless memory has them all.
+fn fresh_in_memory(state: &State, lane: &Lane, after: Seq, limit: usize) -> Option<Vec<Pending>> {
+    let rows: BTreeMap<u64, &Row> = state
+        .deltas()
+        .filter_map(|delta| Some((delta, &delta.lanes.get(lane)?.fresh)))
+        .flat_map(|(delta, fresh)| fresh.iter().filter_map(move |&seq| Some((seq, shown(state, delta, Seq(seq))?))))
+        .collect();
+    let complete = rows.len() as u64 == state.counts(lane)?.fresh;
+    complete.then(|| rows.range(after.0.saturating_add(1)..).take(limit).map(|(_, row)| row.pending()).collect())
 }
 
 /// [`crate::store::LaneStore::due`].
@@ -172,13 +190,11 @@ pub(super) fn events(core: &Core, seqs: &[Seq]) -> Result<Vec<Option<Arc<Event>>
         .map(|&seq| {
             let row = core.row(seq)?.filter(|row| row.is_kept(&core.settings.retention, now));
             let Some(row) = row else { return Ok(None) };
-            Ok(event_at(core, &row)?.map(Arc::new))
+            let event = core.segments.read(row.place).and_then(|record| event_from(core, &row, record));
+            core.report_damage(&row, &event);
+            Ok(event?.map(Arc::new))
         })
         .collect()
-}
-
-fn event_at(core: &Core, row: &Row) -> Result<Option<Event>, Error> {
-    event_from(core, row, core.segments.read(row.place)?)
 }
 
 fn event_from(core: &Core, row: &Row, record: Option<LogRecord>) -> Result<Option<Event>, Error> {
@@ -238,12 +254,20 @@ pub(super) fn find(core: &Core, id: EventId) -> Result<Option<Story>, Error> {
         let rows: Result<Vec<Option<Row>>, Error> = index.seqs_of(id)?.into_iter().map(|seq| index.row(seq)).collect();
         rows
     };
-    let row = core.consistently(ask, |state, asked| {
-        memory(state).or_else(|| asked.into_iter().flatten().find(|row| !in_memory(state, row.seq.0) && row.id == id))
-    })?;
+    // What memory has is the truth, and is told whether or not the index is there.
+    let known = memory(&core.state.lock());
+    let row = match known {
+        Some(row) => Some(row),
+        None => core.consistently(ask, |state, asked| {
+            let rest = |row: &Row| !in_memory(state, row.seq.0) && row.id == id;
+            memory(state).or_else(|| asked.into_iter().flatten().find(rest))
+        })?,
+    };
     let now = core.clock.now().wall;
     let Some(row) = row.filter(|row| row.is_kept(&core.settings.retention, now)) else { return Ok(None) };
-    Ok(Some(Story { record: row.record(), attempts: notes(core, &row, |place| core.segments.read(place))? }))
+    let attempts = notes(core, &row, |place| core.segments.read(place));
+    core.report_damage(&row, &attempts);
+    Ok(Some(Story { record: row.record(), attempts: attempts? }))
 }
 
 /// What one look at the index gave a list.

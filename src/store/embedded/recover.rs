@@ -5,7 +5,8 @@
 //! 2. Anything else (no checkpoint, a damaged one, an index that is missing, damaged, of another number): the index is deleted and
 //!    built from the whole log, with checkpoints in between, so that memory has a bound.
 //!
-//! The torn end of the log is cut. Damage in its middle is an error; nothing is changed then.
+//! The torn end of the log is cut. Damage in its middle is an error; nothing is changed then. A log that ends before the
+//! checkpoint's place is damaged too: up to there it was durable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,15 +18,15 @@ use super::checkpoint::{Checkpoint, Files};
 use super::core::{Core, Work};
 use super::marks::{Admission, Measured};
 use super::stage::copied;
-use super::{Options, Settings, directory};
+use super::{IndexStep, Options, Settings, directory};
 use crate::clock::Clock;
 use crate::event::Seq;
-use crate::store::Error;
 use crate::store::index::{ApplyError, Index};
 use crate::store::log::{Cursor, Log, Place, Reserve, Segments, scan};
 use crate::store::record::{Record, Settled};
-use crate::store::row::Row;
+use crate::store::row::{Noted, Row};
 use crate::store::state::{Settle, State, Step, Sums};
+use crate::store::{Durability, Error};
 
 /// Opens everything; the threads are not started yet.
 pub(super) fn open(settings: Settings, clock: Arc<dyn Clock>, options: Options) -> Result<(Core, Log), Error> {
@@ -36,7 +37,7 @@ pub(super) fn open(settings: Settings, clock: Arc<dyn Clock>, options: Options) 
     let segments = Arc::new(Segments::list(Arc::clone(&disk), &settings.path.join("log"), salt)?);
     let files = Files::in_dir(&settings.path);
     let index_dir = settings.path.join("index");
-    let (index, cursor, done, sums) = match resume(&files, &index_dir, &segments, &options)? {
+    let (index, cursor, done, sums) = match resume(&files, &index_dir, &segments, &settings, &options)? {
         Some((index, checkpoint)) => (index, checkpoint.cursor, checkpoint.number, checkpoint.sums),
         None => {
             let index = begin_anew(&files, &index_dir, &segments, &options)?;
@@ -58,6 +59,7 @@ pub(super) fn open(settings: Settings, clock: Arc<dyn Clock>, options: Options) 
         changed: Condvar::new(),
         ended: false.into(),
         lock: Mutex::new(Some(lock)),
+        damaged: Mutex::default(),
         settings,
         options,
         clock,
@@ -88,6 +90,7 @@ fn resume(
     files: &Files,
     index_dir: &Path,
     segments: &Segments,
+    settings: &Settings,
     options: &Options,
 ) -> Result<Option<(Index, Checkpoint)>, Error> {
     let anew = |reason: &str| {
@@ -95,15 +98,26 @@ fn resume(
         Ok(None)
     };
     let Some((checkpoint, delta)) = files.read(&*options.disk)? else {
-        return if segments.numbers().is_empty() { Ok(None) } else { anew("there is no valid checkpoint") };
+        // A store that never stored anything has made none.
+        return if is_empty(segments)? { Ok(None) } else { anew("there is no valid checkpoint") };
     };
-    if !scan::reaches(segments, &checkpoint.cursor)? {
-        return anew("the log does not reach as far as the checkpoint");
+    if let Some((offset, what)) = scan::short_of(segments, &checkpoint.cursor)? {
+        let path = segments.path(checkpoint.cursor.segment);
+        let what = format!("{} at offset {offset}: {what}", path.display());
+        return match settings.durability {
+            Durability::Fsync => {
+                Err(Error::Corrupt(format!("{what}; restore a copy, or move the store away and begin a new one")))
+            }
+            // What the disk promised then was not much; going on loses what is missing and nothing else.
+            Durability::Os => {
+                anew(&format!("{what}; with `durability: os` a power cut may do that, and what it said is lost"))
+            }
+        };
     }
     if !index_dir.exists() {
         return anew("there is no index");
     }
-    let index = match Index::open(index_dir, options.index_batch) {
+    let index = match Index::open(index_dir, options.index_sizes()) {
         Ok(index) => index,
         Err(error) => return anew(&format!("the index does not open: {error}")),
     };
@@ -115,7 +129,7 @@ fn resume(
     if applied + 1 != number || (there != number && there != applied) {
         return anew(&format!("the index is at checkpoint {there}, {applied} and {number} were written"));
     }
-    match index.apply(number, &delta, &mut || options.allow_index_commit()) {
+    match index.apply(number, &delta, &mut || options.may(IndexStep::Commit)) {
         Ok(()) => {}
         Err(ApplyError::Halted) => return Err(Error::Unavailable("stopped by a test".into())),
         Err(ApplyError::Index(error)) => return anew(&format!("the index failed: {error}")),
@@ -134,11 +148,19 @@ fn begin_anew(files: &Files, index_dir: &Path, segments: &Segments, options: &Op
         }
         _ => {}
     }
-    if !segments.numbers().is_empty() {
+    if !is_empty(segments)? {
         tracing::info!(segments = segments.numbers().len(), bytes = segments.bytes(), "reading the whole log");
     }
-    Index::open(index_dir, options.index_batch)
+    Index::open(index_dir, options.index_sizes())
         .map_err(|error| Error::Unavailable(format!("cannot make the index {}: {error}", index_dir.display())))
+}
+
+/// Whether the log has no batch at all.
+fn is_empty(segments: &Segments) -> Result<bool, Error> {
+    match segments.numbers().first() {
+        Some(&first) => Ok(scan::first_number(segments, first)?.is_none()),
+        None => Ok(true),
+    }
 }
 
 /// Where the whole log begins.
@@ -186,7 +208,7 @@ fn step(core: &Core, record: Record, place: Place) -> Result<Option<Step>, Error
         }
         Record::Settled(Settled { seq, at, verdict, note, births }) => {
             let fetched = fetch(seq, false)?;
-            Step::Settle(Settle { seq, at, verdict, place, noted: note.is_some(), births, fetched })
+            Step::Settle(Settle { seq, at, verdict, place, noted: note.as_ref().map(Noted::of), births, fetched })
         }
         Record::Copied { seq, replaces, event, state, notes, births } => {
             let was = replaces.unwrap_or(seq);

@@ -11,7 +11,7 @@ use crate::event::{Event, Seq};
 use crate::store::log::Place;
 use crate::store::log::batch::HEADER_BYTES;
 use crate::store::record::{self, Copy, Settled, State as Standing};
-use crate::store::row::Row;
+use crate::store::row::{Noted, Row};
 use crate::store::state::{Fetched, Settle, State, Step};
 use crate::store::{AttemptNote, Error, Settlement, Status, Verdict};
 
@@ -123,7 +123,8 @@ impl<'a> Stage<'a> {
         let place = self.frame(|out| record::put_settled(out, &settled))?;
         let Settled { at, verdict, note, births, .. } = settled;
         self.changed.insert(seq.0, Changed { stand: Stand::of(!verdict.ends()), births: found.births });
-        let settle = Settle { seq, at, verdict, place, noted: note.is_some(), births, fetched: found.fetched };
+        let settle =
+            Settle { seq, at, verdict, place, noted: note.as_ref().map(Noted::of), births, fetched: found.fetched };
         self.steps.push(Step::Settle(settle));
         Ok(true)
     }
@@ -198,6 +199,7 @@ impl<'a> Stage<'a> {
             replay: true,
             bytes: row.state.bytes,
             reason: Box::default(),
+            refused: 0,
         };
         let seq = Seq(self.next_seq);
         self.next_seq += 1;
@@ -281,13 +283,11 @@ impl<'a> Stage<'a> {
 
     /// An event and its notes; `None`, with a line in the log, when they cannot be read.
     fn read_whole(&self, row: &Row) -> Result<Option<(Event, Vec<AttemptNote>)>, Error> {
-        match super::read::whole(self.core, row, |place| self.record_at(place)) {
-            Ok(whole) => Ok(whole),
-            Err(Error::Corrupt(what)) => {
-                tracing::error!(seq = row.seq.0, what, "an event cannot be read; it stays as it is");
-                Ok(None)
-            }
-            Err(error) => Err(error),
+        let whole = super::read::whole(self.core, row, |place| self.record_at(place));
+        self.core.report_damage(row, &whole);
+        match whole {
+            Err(Error::Corrupt(_)) => Ok(None),
+            other => other,
         }
     }
 }

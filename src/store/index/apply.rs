@@ -1,6 +1,6 @@
 //! Bringing a checkpoint into the index.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use fjall::{Keyspace, PersistMode};
 
@@ -21,21 +21,19 @@ pub(in crate::store) enum ApplyError {
     Halted,
 }
 
+/// Asked before each commit whether it may be done.
+pub(in crate::store) type Step<'a> = dyn FnMut() -> Result<(), ApplyError> + 'a;
+
 impl Index {
-    /// Brings a checkpoint in: all rows and lanes of its delta, its number last, all durable at the end. `steps` is how many commits
-    /// a test allows.
+    /// Brings a checkpoint in: all rows and lanes of its delta, its number last, all durable at the end. `step` is asked before each
+    /// commit.
     ///
     /// # Errors
     ///
     /// After either error a part may be in; bringing it in again is right.
-    pub(in crate::store) fn apply(
-        &self,
-        number: u64,
-        delta: &Delta,
-        steps: &mut dyn FnMut() -> bool,
-    ) -> Result<(), ApplyError> {
+    pub(in crate::store) fn apply(&self, number: u64, delta: &Delta, step: &mut Step<'_>) -> Result<(), ApplyError> {
         self.change_floors(delta);
-        let done = self.apply_all(number, delta, steps);
+        let done = self.apply_all(number, delta, step);
         self.floors.lock().changes += 1;
         done
     }
@@ -50,19 +48,65 @@ impl Index {
         }
     }
 
-    fn apply_all(&self, number: u64, delta: &Delta, steps: &mut dyn FnMut() -> bool) -> Result<(), ApplyError> {
-        let mut batch = Batch::new(self, steps);
+    fn apply_all(&self, number: u64, delta: &Delta, step: &mut Step<'_>) -> Result<(), ApplyError> {
+        let mut changes = Changes::new(self);
         for entry in delta.rows.values() {
-            batch.entry(entry, delta)?;
+            changes.entry(entry, delta)?;
         }
         for (lane, entry) in &delta.lanes {
-            batch.lane(lane, &entry.counts)?;
+            changes.lane(lane, &entry.counts);
         }
         let mut value = Vec::new();
         wire::put_number(&mut value, number);
-        batch.insert(&self.pending, b"m".to_vec(), value);
-        batch.commit()?;
-        self.db.persist(PersistMode::SyncAll).map_err(|error| ApplyError::Index(error.to_string()))
+        changes.insert(None, b"m".to_vec(), value);
+        // The number stands in `pending`, and so goes in last.
+        let pending = changes.by_bucket.remove(&None);
+        for (bucket, list) in changes.by_bucket.into_iter().chain(pending.map(|list| (None, list))) {
+            let keyspace = match bucket {
+                Some(bucket) => self.bucket(bucket)?,
+                None => self.pending.clone(),
+            };
+            self.take_in(&keyspace, list, step)?;
+        }
+        self.db.persist(PersistMode::SyncAll).map_err(failed)
+    }
+
+    /// Brings the changes of one keyspace in. Many go in sorted, as a table of their own, which is durable at once: that costs half
+    /// of what the way through journal and memtable does. Few go that way, since a table has a price.
+    fn take_in(&self, keyspace: &Keyspace, mut list: Vec<Change>, step: &mut Step<'_>) -> Result<(), ApplyError> {
+        // Of two changes of one key the later one counts, and it goes in alone: in one batch they would be as old as each other.
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list.reverse();
+        list.dedup_by(|earlier, later| earlier.0 == later.0);
+        list.reverse();
+        if list.len() < self.sizes.bulk {
+            for chunk in list.chunks(self.sizes.batch) {
+                self.commit(keyspace, chunk, step)?;
+            }
+            return Ok(());
+        }
+        step()?;
+        let mut bulk = keyspace.start_ingestion().map_err(failed)?;
+        for (key, value) in list {
+            match value {
+                Some(value) => bulk.write(key, value),
+                None => bulk.write_tombstone(key),
+            }
+            .map_err(failed)?;
+        }
+        bulk.finish().map_err(failed)
+    }
+
+    fn commit(&self, keyspace: &Keyspace, chunk: &[Change], step: &mut Step<'_>) -> Result<(), ApplyError> {
+        step()?;
+        let mut batch = self.db.batch();
+        for (key, value) in chunk {
+            match value {
+                Some(value) => batch.insert(keyspace, key.as_slice(), value.as_slice()),
+                None => batch.remove(keyspace, key.as_slice()),
+            }
+        }
+        batch.commit().map_err(failed)
     }
 
     fn bucket(&self, bucket: Bucket) -> Result<Keyspace, ApplyError> {
@@ -70,61 +114,47 @@ impl Index {
             return Ok(keyspace.clone());
         }
         let made = self.db.keyspace(&bucket.name(), options);
-        let keyspace = made.map_err(|error| ApplyError::Index(error.to_string()))?;
+        let keyspace = made.map_err(failed)?;
         self.buckets.write().insert(bucket, keyspace.clone());
         Ok(keyspace)
     }
 }
 
-/// Changes on their way in. What belongs to one event is committed together.
-struct Batch<'a> {
-    index: &'a Index,
-    batch: fjall::OwnedWriteBatch,
-    steps: &'a mut dyn FnMut() -> bool,
-    row: Vec<u8>,
-    buckets: HashMap<Bucket, Keyspace>,
+/// A key, and its value or that it goes.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+fn failed(error: fjall::Error) -> ApplyError {
+    ApplyError::Index(error.to_string())
 }
 
-impl<'a> Batch<'a> {
-    fn new(index: &'a Index, steps: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { index, batch: index.db.batch(), steps, row: Vec::new(), buckets: HashMap::new() }
+/// What a checkpoint changes: in `pending` (`None`), and in buckets.
+struct Changes<'a> {
+    index: &'a Index,
+    by_bucket: BTreeMap<Option<Bucket>, Vec<Change>>,
+}
+
+impl<'a> Changes<'a> {
+    fn new(index: &'a Index) -> Self {
+        Self { index, by_bucket: BTreeMap::new() }
     }
 
-    fn insert(&mut self, keyspace: &Keyspace, key: impl Into<fjall::UserKey>, value: impl Into<fjall::UserValue>) {
-        self.batch.insert(keyspace, key, value);
+    fn insert(&mut self, bucket: Option<Bucket>, key: impl Into<Vec<u8>>, value: Vec<u8>) {
+        self.by_bucket.entry(bucket).or_default().push((key.into(), Some(value)));
     }
 
-    fn commit(&mut self) -> Result<(), ApplyError> {
-        if !(self.steps)() {
-            return Err(ApplyError::Halted);
-        }
-        let batch = std::mem::replace(&mut self.batch, self.index.db.batch());
-        batch.commit().map_err(|error| ApplyError::Index(error.to_string()))
-    }
-
-    fn commit_when_large(&mut self) -> Result<(), ApplyError> {
-        if self.batch.len() >= self.index.batch { self.commit() } else { Ok(()) }
-    }
-
-    fn keyspace(&mut self, bucket: Bucket) -> Result<Keyspace, ApplyError> {
-        if let Some(keyspace) = self.buckets.get(&bucket) {
-            return Ok(keyspace.clone());
-        }
-        let keyspace = self.index.bucket(bucket)?;
-        self.buckets.insert(bucket, keyspace.clone());
-        Ok(keyspace)
+    fn erase(&mut self, bucket: Option<Bucket>, key: impl Into<Vec<u8>>) {
+        self.by_bucket.entry(bucket).or_default().push((key.into(), None));
     }
 
     fn entry(&mut self, entry: &Entry, delta: &Delta) -> Result<(), ApplyError> {
         let row = &entry.row;
         let now = (!entry.gone).then(|| Base::of(row));
-        let pending = self.index.pending.clone();
         let stays = match (entry.base, now) {
             (Some(Base::Ended(was)), Some(Base::Ended(is))) => was == is,
             (Some(Base::Ended(_)), _) | (None, _) | (_, None | Some(Base::Ended(_))) => false,
             (Some(was), Some(is)) => {
                 if was != is {
-                    self.batch.remove(&pending, place_key(row, was));
+                    self.erase(None, place_key(row, was));
                 }
                 true
             }
@@ -133,17 +163,17 @@ impl<'a> Batch<'a> {
             && !stays
         {
             let keep_id = entry.gone && self.has_other_seq(row, was, delta)?;
-            self.remove(row, was, keep_id)?;
+            self.remove(row, was, keep_id);
         }
         if let Some(is) = now {
-            self.put(row, is, stays)?;
+            self.put(row, is, stays);
         }
-        self.commit_when_large()
+        Ok(())
     }
 
     /// Whether the keyspace that an event leaves has, or is about to get, its id under another seq: it was requeued, and has
-    /// ended in the same bucket again. (One key must not be removed and inserted in one batch either.)
-    fn has_other_seq(&mut self, row: &Row, was: Base, delta: &Delta) -> Result<bool, ApplyError> {
+    /// ended in the same bucket again.
+    fn has_other_seq(&self, row: &Row, was: Base, delta: &Delta) -> Result<bool, ApplyError> {
         let is_here = |other: &Entry| match was {
             Base::Ended(bucket) => other.row.bucket == Some(bucket),
             _ => other.row.bucket.is_none(),
@@ -157,65 +187,55 @@ impl<'a> Batch<'a> {
             _ => Some(self.index.pending.clone()),
         };
         let Some(keyspace) = keyspace else { return Ok(false) };
-        let value = keyspace.get(id_key(row.id)).map_err(|error| ApplyError::Index(error.to_string()))?;
+        let value = keyspace.get(id_key(row.id)).map_err(failed)?;
         let seq = value.map(|value| Reader::new(&value).number("a seq"));
         Ok(seq.is_some_and(|seq| seq != Ok(row.seq.0)))
     }
 
-    fn remove(&mut self, row: &Row, was: Base, keep_id: bool) -> Result<(), ApplyError> {
-        let keyspace = match was {
-            Base::Ended(bucket) => {
-                // Nothing is removed from a bucket that was dropped; making it again would leave it behind.
-                if !self.buckets.contains_key(&bucket) && !self.index.buckets.read().contains_key(&bucket) {
-                    return Ok(());
-                }
-                self.keyspace(bucket)?
-            }
-            _ => {
-                let pending = self.index.pending.clone();
-                self.batch.remove(&pending, place_key(row, was));
-                pending
-            }
+    fn remove(&mut self, row: &Row, was: Base, keep_id: bool) {
+        let bucket = match was {
+            Base::Ended(bucket) => Some(bucket),
+            _ => None,
         };
-        let skip = usize::from(keep_id);
-        for (key, _) in common_keys(row).skip(skip) {
-            self.batch.remove(&keyspace, key);
+        // Nothing is removed from a bucket that was dropped; making it again would leave it behind.
+        if bucket.is_some_and(|bucket| !self.index.buckets.read().contains_key(&bucket)) {
+            return;
         }
-        self.batch.remove(&keyspace, seq_key(b'r', row.seq));
-        Ok(())
+        if bucket.is_none() {
+            self.erase(None, place_key(row, was));
+        }
+        for (key, _) in common_keys(row).skip(usize::from(keep_id)) {
+            self.erase(bucket, key);
+        }
+        self.erase(bucket, seq_key(b'r', row.seq));
     }
 
     /// With `stays` the keys that never change are there already.
-    fn put(&mut self, row: &Row, is: Base, stays: bool) -> Result<(), ApplyError> {
-        self.row.clear();
-        row.put(&mut self.row);
-        let value = self.row.as_slice().to_vec();
-        let keyspace = match is {
-            Base::Ended(bucket) => self.keyspace(bucket)?,
-            _ => {
-                let pending = self.index.pending.clone();
-                self.insert(&pending, place_key(row, is), []);
-                pending
-            }
+    fn put(&mut self, row: &Row, is: Base, stays: bool) {
+        let bucket = match is {
+            Base::Ended(bucket) => Some(bucket),
+            _ => None,
         };
+        if bucket.is_none() {
+            self.insert(None, place_key(row, is), Vec::new());
+        }
         if !stays {
             for (key, value) in common_keys(row) {
-                self.insert(&keyspace, key, value);
+                self.insert(bucket, key, value);
             }
         }
-        self.insert(&keyspace, seq_key(b'r', row.seq), value);
-        Ok(())
+        let mut value = Vec::with_capacity(256);
+        row.put(&mut value);
+        self.insert(bucket, seq_key(b'r', row.seq), value);
     }
 
-    fn lane(&mut self, lane: &Lane, counts: &Counts) -> Result<(), ApplyError> {
-        let pending = self.index.pending.clone();
+    fn lane(&mut self, lane: &Lane, counts: &Counts) {
         if counts.pending() == 0 {
-            self.batch.remove(&pending, lane_key(lane));
+            self.erase(None, lane_key(lane));
         } else {
             let mut value = Vec::new();
             put_counts(&mut value, counts);
-            self.insert(&pending, lane_key(lane), value);
+            self.insert(None, lane_key(lane), value);
         }
-        self.commit_when_large()
     }
 }

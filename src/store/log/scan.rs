@@ -216,17 +216,21 @@ pub(in crate::store) fn next_batch(segments: &Segments, segment: u32, from: u32)
     Ok(search(segments, segment, from, 0)?.map(|header| header.offset))
 }
 
-/// Whether the batch before `at` is where the cursor says.
+/// What keeps the log from reaching as far as `at`, with the offset in `at`'s segment; `None` when the batch before is there and whole.
 ///
 /// # Errors
 ///
 /// Those of the file system.
-pub(in crate::store) fn reaches(segments: &Segments, at: &Cursor) -> Result<bool, Error> {
+pub(in crate::store) fn short_of(segments: &Segments, at: &Cursor) -> Result<Option<(u32, String)>, Error> {
     if at.offset == 0 {
-        return Ok(segments.has(at.segment));
+        return Ok((!segments.has(at.segment)).then(|| (0, "the segment is missing".into())));
     }
     let before = valid_batch(segments, at.segment, at.before)?;
-    Ok(before.is_some_and(|(header, _)| header.number + 1 == at.batch && header.end() == u64::from(at.offset)))
+    if before.is_some_and(|(header, _)| header.number + 1 == at.batch && header.end() == u64::from(at.offset)) {
+        return Ok(None);
+    }
+    let number = at.batch.saturating_sub(1);
+    Ok(Some((at.before, format!("batch {number} is missing or damaged, and the last checkpoint found it durable"))))
 }
 
 /// Gives every record of one segment to `visit`, wherever the log begins.

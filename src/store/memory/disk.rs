@@ -54,6 +54,7 @@ struct Entry {
     attempts: u32,
     first_attempt: Option<Wall>,
     interrupted: u32,
+    refused: u32,
     replay: bool,
     settled: Option<Wall>,
     notes: Vec<AttemptNote>,
@@ -107,6 +108,7 @@ impl Entry {
             attempts: 0,
             first_attempt: None,
             interrupted: 0,
+            refused: 0,
             replay: false,
             settled: None,
             notes: Vec::new(),
@@ -120,6 +122,7 @@ impl Entry {
 
     fn settle(&mut self, at: Wall, verdict: Verdict, attempt: Option<AttemptNote>) {
         self.settled = Some(at);
+        self.refused += u32::from(attempt.as_ref().is_some_and(|note| note.refused));
         self.notes.extend(attempt);
         // An interruption is the one end of an attempt that does not break the row.
         if !matches!(verdict, Verdict::Begun | Verdict::Interrupted) {
@@ -142,6 +145,7 @@ impl Entry {
             Verdict::Discarded => Stage::Discarded { at },
             Verdict::Requeued => {
                 self.attempts = 0;
+                self.refused = 0;
                 self.first_attempt = None;
                 self.replay = true;
                 Stage::Fresh
@@ -161,6 +165,7 @@ impl Entry {
             due: self.stage.due(),
             open: matches!(self.stage, Stage::Open),
             interrupted: self.interrupted,
+            refused: self.refused,
             bytes: self.bytes,
             replay: self.replay,
         }

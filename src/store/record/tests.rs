@@ -89,6 +89,7 @@ fn notes() -> impl Strategy<Value = AttemptNote> {
         outcome: outcome.into(),
         error: error.into(),
         excerpt: excerpt.into(),
+        refused: numbers.0 % 2 == 1,
     })
 }
 
@@ -105,6 +106,7 @@ fn states() -> impl Strategy<Value = State> {
             replay,
             bytes: attempts,
             reason: reason.into(),
+            refused: attempts / 2,
         },
     )
 }
@@ -159,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(mut bytes: Vec<u8>, kind in 0_u8..6) {
+    fn arbitrary_bytes_never_panic(mut bytes: Vec<u8>, kind in 0_u8..8) {
         let whole = Bytes::from(bytes.clone());
         prop_assert!(frame_payload(&whole).is_err() || bytes.len() >= FRAME_BYTES);
         bytes.insert(0, kind);
@@ -185,4 +187,36 @@ fn what_could_not_be_read_back_is_not_written() {
     assert!(check(&event).is_err_and(|why| why.contains("2400 bytes")), "a key that is too long");
     event.lane.group = Group::of::<&str>(&[]);
     assert!(check(&event).is_err(), "an empty key");
+}
+
+#[test]
+fn records_of_before_refusals_were_counted_are_read_as_without_any() {
+    // Seq, time, `RetryAt`, a note, one birth.
+    let mut settled = vec![2, 7, 0xE8, 0x07, 3, 0xD0, 0x0F, 1];
+    settled.extend_from_slice(b"\x03\x84\x07\x01\xFA\x01\x06status\x01\x94\x03\x00\x02no");
+    settled.extend_from_slice(&[1, 5]);
+    let note = AttemptNote {
+        number: 3,
+        started: Wall(900),
+        took: Duration::new(1, 250),
+        outcome: "status".into(),
+        status: Some(404),
+        error: "".into(),
+        excerpt: Bytes::from_static(b"no"),
+        refused: false,
+    };
+    let verdict = Verdict::RetryAt(Wall(2_000));
+    let expected = Settled { seq: Seq(7), at: Wall(1_000), verdict, note: Some(note), births: vec![5] };
+    assert_eq!(decode(&settled.into()), Ok(Record::Settled(expected)));
+
+    // Seq, no seq before, state, no births, no notes, the event.
+    let mut copied = vec![3, 9, 0, 3, 1, 0xD0, 0x0F, 2, 1, 0xE8, 0x07, 0, 0, 0, 0xAC, 0x02, 0, 0, 0];
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let event = events().new_tree(&mut runner).expect("an event").current();
+    put_event(&mut copied, &event);
+    let Ok(Record::Copied { seq, state, event: read, .. }) = decode(&copied.into()) else { panic!("a copy") };
+    assert_eq!((seq, read), (Seq(9), event));
+    let due = (state.status, state.due, state.first_attempt);
+    assert_eq!(due, (Status::Retrying, Some(Wall(2_000)), Some(Wall(1_000))));
+    assert_eq!((state.attempts, state.bytes, state.refused), (2, 300, 0));
 }

@@ -36,9 +36,10 @@ pub(super) fn rows() -> Vec<Preset> {
                 "gitlab-token",
                 "GitLab (secret token)",
                 token("x-gitlab-token"),
-                "the token proves the sender and nothing about the body; 4 failures in a row, 4xx too, switch the \
-                 webhook off for a minute, doubling; 40 for good",
+                "the token proves the sender and nothing about the body",
             )
+            .secret("the secret token entered for the webhook")
+            .failures("4 failures in a row, 4xx too, switch the webhook off for a minute, doubling; 40 for good")
         },
         // go-playground/webhooks gitea
         Preset {
@@ -58,9 +59,10 @@ pub(super) fn rows() -> Vec<Preset> {
                 "bitbucket",
                 "Bitbucket Cloud",
                 hub_sha256(),
-                "repeats twice, and only after 5xx; bodies over 256 KB are silently not sent; without a secret at its \
-                 side it sends no signature",
+                "bodies over 256 KB are silently not sent; without a secret at its side it sends no signature",
             )
+            .secret("the secret entered for the webhook")
+            .failures("repeats twice, and only after 5xx")
         },
         // confluence.atlassian.com, bitbucketserver event payload
         Preset {
@@ -69,8 +71,9 @@ pub(super) fn rows() -> Vec<Preset> {
                 "bitbucket-server",
                 "Bitbucket Data Center",
                 hub_sha256(),
-                "5 failures: the webhook is skipped for 10 seconds, growing to 10 hours",
+                "the signature's header has no -256 in its name and is SHA-256 nevertheless",
             )
+            .failures("5 failures: the webhook is skipped for 10 seconds, growing to 10 hours")
         },
         // Atlassian, "Secure admin webhooks"
         Preset {
@@ -80,8 +83,9 @@ pub(super) fn rows() -> Vec<Preset> {
                 "jira",
                 "Jira Cloud (admin webhooks)",
                 hub_sha256(),
-                "repeats after 408, 409, 425, 429, 5xx and time-outs only",
+                "for admin webhooks; those of Connect apps carry a token instead",
             )
+            .failures("repeats after 408, 409, 425, 429, 5xx and time-outs only")
         },
         // docs.sentry.io, integration platform, webhooks
         Preset {
@@ -95,6 +99,7 @@ pub(super) fn rows() -> Vec<Preset> {
                 hmac("sentry-hook-signature"),
                 "its time header is not signed and is not looked at",
             )
+            .secret("the integration's client secret")
         },
         // PagerDuty/developer-docs webhooks/04-Signatures.md, 02-Behavior.md
         Preset {
@@ -106,8 +111,11 @@ pub(super) fn rows() -> Vec<Preset> {
                 "pagerduty",
                 "PagerDuty",
                 hmac("x-pagerduty-signature").pairs(",", "=", "v1").trimmed(),
-                "repeats for up to 48 hours, meanwhile later events of the same resource wait",
+                "later events of the same resource wait while one is repeated",
             )
+            .secret("used as text although it looks encoded")
+            .failures("repeats for up to 48 hours")
+            .ack("2xx")
         },
         // circleci/circleci-docs, outbound webhooks
         Preset {
@@ -119,6 +127,8 @@ pub(super) fn rows() -> Vec<Preset> {
                 hmac("circleci-signature").pairs(",", "=", "v1"),
                 "v1 is the newest version there is; others are ignored",
             )
+            .failures("repeats what was not answered with 2xx")
+            .ack("2xx")
         },
         // buildkite/docs, "Verifying HMAC signatures"; five minutes are only its example
         Preset {
@@ -132,6 +142,7 @@ pub(super) fn rows() -> Vec<Preset> {
                     .time_item("timestamp", Unit::Seconds),
                 "its other way, X-Buildkite-Token, is a `token` scheme",
             )
+            .secret("the webhook's token")
         },
         row("vercel", "Vercel", hmac("x-vercel-signature").sha1(), "HMAC-SHA1 in bare hex"),
         // docs.netlify.com, "Deploy notifications", payload signature
@@ -166,6 +177,7 @@ pub(super) fn rows() -> Vec<Preset> {
                 hmac("linear-signature").time_member("webhookTimestamp", Unit::Millis).both(60),
                 "the time that counts is a member of the signed body",
             )
+            .failures("repeats with growing gaps")
         },
         // hookdeck webhook-skills
         Preset {
@@ -192,12 +204,10 @@ pub(super) fn rows() -> Vec<Preset> {
             event_type: Some("body.data.events.0.eventType"),
             answer_limit: s(3),
             repeats: Some(true),
-            ..row(
-                "okta",
-                "Okta event hooks",
-                token("authorization"),
-                "the secret is the whole header value given at registration; repeats once, never after 4xx",
-            )
+            ..row("okta", "Okta event hooks", token("authorization"), "nothing is signed: the header is the proof")
+                .secret("the whole header value given at registration")
+                .failures("repeats once, never after 4xx")
+                .ack("200 or 204 with an empty body")
         },
     ]
 }
@@ -211,6 +221,8 @@ fn github(name: &'static str, title: &'static str, signed: Signed) -> Preset {
         event_type: Some("headers.x-github-event"),
         answer_limit: s(10),
         repeats: Some(false),
-        ..row(name, title, signed, "never sends again what was not accepted within 10 seconds")
+        ..row(name, title, signed, "from a form content type the raw form text is signed, not the JSON in it")
+            .secret("the secret entered for the webhook")
+            .failures("never sends again what was not accepted in time")
     }
 }

@@ -17,9 +17,13 @@ pub(super) fn rows() -> Vec<Preset> {
                 "shopify",
                 "Shopify",
                 hmac("x-shopify-hmac-sha256").or_header("shopify-hmac-sha256").base64(),
-                "repeats 8 times within 4 hours; a subscription made through the Admin API is deleted after 8 failures \
-                 in a row; the shop domain and the topic are headers, which the signature does not cover; after a \
+                "the shop domain and the topic are headers, which the signature does not cover; after a \
                  secret rotation the old one may sign for another hour: keep both",
+            )
+            .secret("the app's client secret")
+            .failures(
+                "repeats 8 times within 4 hours; a subscription made through the Admin API is deleted after 8 \
+                 failures in a row",
             )
         },
         // WC_Webhook::generate_signature and ::failed_delivery
@@ -32,9 +36,10 @@ pub(super) fn rows() -> Vec<Preset> {
                 "woocommerce",
                 "WooCommerce",
                 hmac("x-wc-webhook-signature").base64(),
-                "more than 5 failures in a row (anything but 2xx, 301, 302) disable the webhook silently; the shop is a \
-                 header, which the signature does not cover",
+                "the shop is a header, which the signature does not cover",
             )
+            .failures("more than 5 failures in a row disable the webhook silently")
+            .ack("2xx, 301 or 302")
         },
         // developer.squareup.com/docs/webhooks/step3validate
         Preset {
@@ -48,9 +53,11 @@ pub(super) fn rows() -> Vec<Preset> {
                 "square",
                 "Square",
                 hmac("x-square-hmacsha256-signature").base64().over("{url}{body}"),
-                "signs the notification URL: set public_url; redirects are failures; repeats for 72 hours; no 2xx for \
-                 three weeks disables the subscription",
+                "signs the notification URL: set public_url",
             )
+            .secret("the subscription's signature key, used as text")
+            .failures("repeats for 72 hours; no 2xx for three weeks disables the subscription")
+            .ack("2xx; redirects are failures")
         },
         // developers.squarespace.com, webhook subscriptions
         Preset {
@@ -64,9 +71,11 @@ pub(super) fn rows() -> Vec<Preset> {
                 hmac("squarespace-signature").key(KeyForm::Hex),
                 "the secret is hexadecimal and is decoded first",
             )
+            .secret("hexadecimal; decoded first")
         },
         // aftership.com/docs/tracking/webhook/webhook-signature
-        row("aftership", "AfterShip", hmac("aftership-hmac-sha256").base64(), "signs the raw body, no time"),
+        row("aftership", "AfterShip", hmac("aftership-hmac-sha256").base64(), "signs the raw body, no time")
+            .secret("the webhook secret"),
         // docs.lemonsqueezy.com/help/webhooks/signing-requests
         Preset {
             natural_key: &["body.data.attributes.store_id"],
@@ -74,12 +83,10 @@ pub(super) fn rows() -> Vec<Preset> {
             key_signed: true,
             event_type: Some("headers.x-event-name"),
             repeats: Some(true),
-            ..row(
-                "lemon-squeezy",
-                "Lemon Squeezy",
-                hmac("x-signature"),
-                "only 200 counts as accepted; repeats 3 times, after about 5, 25 and 125 seconds; sends no id",
-            )
+            ..row("lemon-squeezy", "Lemon Squeezy", hmac("x-signature"), "sends no id")
+                .secret("the secret given when the webhook was made, 6 to 40 characters")
+                .failures("repeats 3 times, after about 5, 25 and 125 seconds")
+                .ack("200 alone")
         },
         // EasyPost/easypost-python; EasyPost/examples fixtures
         Preset {

@@ -41,7 +41,13 @@ pub struct Preset {
     pub answer_limit: Option<Duration>,
     /// Whether it repeats what was not accepted; `None`: not documented.
     pub repeats: Option<bool>,
-    /// What it does about failures, and what to mind; for people.
+    /// What the secret is called at the provider, and in which form it stands there; `None`: not documented.
+    pub secret: Option<&'static str>,
+    /// What it repeats, and what it does about an address that keeps failing; `None`: not documented.
+    pub failures: Option<&'static str>,
+    /// What it takes for an acknowledgement; `None`: not documented beyond what HTTP says.
+    pub ack: Option<&'static str>,
+    /// What to mind; for people.
     pub note: &'static str,
 }
 

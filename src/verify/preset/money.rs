@@ -27,9 +27,10 @@ pub(super) fn rows() -> Vec<Preset> {
                     .over("{ts}.{body}")
                     .time_item("t", Unit::Seconds)
                     .old(300),
-                "the endpoint secret is used whole, whsec_ included; repeats for up to 3 days; events of your own \
-                 account name none and share the lane ~platform",
+                "events of your own account name none and share the lane ~platform",
             )
+            .secret("the endpoint's secret, used whole, whsec_ included")
+            .failures("repeats for up to 3 days")
         },
         // PaddleHQ/paddle-node-sdk: five seconds
         Preset {
@@ -45,6 +46,7 @@ pub(super) fn rows() -> Vec<Preset> {
                     .old(5),
                 "five seconds of tolerance leave little room for a slow clock: raise `tolerance` if it refuses",
             )
+            .secret("the notification destination's secret, pdl_ntfset_ included")
         },
         // razorpay.com/docs/webhooks/faqs
         Preset {
@@ -57,12 +59,16 @@ pub(super) fn rows() -> Vec<Preset> {
                 "razorpay",
                 "Razorpay",
                 hmac("x-razorpay-signature"),
-                "repeats for 24 hours, still signed with the secret from before a change: keep the old one that long",
+                "repeats are still signed with the secret from before a change: keep the old one for a day",
             )
+            .secret("the webhook's secret")
+            .failures("repeats for 24 hours")
+            .ack("2xx")
         },
         Preset {
             event_type: Some("body.event"),
-            ..row("paystack", "Paystack", hmac("x-paystack-signature").sha512(), "HMAC-SHA512 with the API secret key")
+            ..row("paystack", "Paystack", hmac("x-paystack-signature").sha512(), "HMAC-SHA512")
+                .secret("the API secret key")
         },
         // mollie/mollie-api-php SignatureValidator.php
         Preset {
@@ -85,7 +91,13 @@ pub(super) fn rows() -> Vec<Preset> {
             event_id: Some("body.event.id"),
             event_type: Some("body.event.type"),
             repeats: Some(true),
-            ..row("coinbase-commerce", "Coinbase Commerce", hmac("x-cc-webhook-signature"), "repeats for up to 3 days")
+            ..row(
+                "coinbase-commerce",
+                "Coinbase Commerce",
+                hmac("x-cc-webhook-signature"),
+                "signs the raw body, no time",
+            )
+            .failures("repeats for up to 3 days, with gaps of at most an hour")
         },
         // developer.xero.com/documentation/webhooks/configuring-your-server
         Preset {
@@ -97,9 +109,12 @@ pub(super) fn rows() -> Vec<Preset> {
                 "xero",
                 "Xero",
                 hmac("x-xero-signature").base64(),
-                "the key is used as text though it looks like base64; repeats for 24 hours, then disables; now and then \
-                 it signs with a wrong key and wants 401; one body may mix tenants: it follows the first",
+                "now and then it signs with a wrong key and wants 401; one body may mix tenants: it follows \
+                 the first",
             )
+            .secret("the webhook key, used as text though it looks like base64")
+            .failures("repeats for 24 hours, then disables")
+            .ack("200 with an empty body and no cookies")
         },
         // docs.adyen.com, platform webhooks
         Preset {
@@ -109,8 +124,9 @@ pub(super) fn rows() -> Vec<Preset> {
                 "adyen-header",
                 "Adyen (platform webhooks)",
                 hmac("hmacsignature").base64().key(KeyForm::Hex),
-                "the key is hexadecimal and is decoded first",
+                "one key signs at a time; keep the previous one for a while after a change",
             )
+            .secret("the HMAC key, hexadecimal; decoded first")
         },
         // docs.adyen.com, "Verify HMAC signatures"; Adyen/adyen-node-api-library hmacValidator.spec.ts
         Preset {
@@ -142,9 +158,12 @@ pub(super) fn rows() -> Vec<Preset> {
                         ],
                     )
                 },
-                "the key is hexadecimal and is decoded first; every item must be signed right, its other members are not \
-                 signed; older set-ups want the answer `[accepted]`: set `ack`; repeats for up to 30 days",
+                "every item must be signed right, its other members are not signed; keep the previous key for \
+                 a while after a change",
             )
+            .secret("the HMAC key, hexadecimal; decoded first")
+            .failures("repeats 3 times at once, then from a queue for up to 30 days")
+            .ack("older set-ups want the text [accepted]: set `ack`")
         },
         // recurly/recurly-client-ruby spec/recurly/webhooks_spec.rb
         Preset {
@@ -171,8 +190,11 @@ pub(super) fn rows() -> Vec<Preset> {
                 "wise",
                 "Wise",
                 hmac("x-signature-sha256").public(PublicAlg::RsaPkcs1, KeyForm::Pem).base64(),
-                "the secret is Wise's public key in PEM, another one for the sandbox; at most 25 tries within two weeks",
+                "another key for the sandbox",
             )
+            .secret("Wise's public key, PEM")
+            .failures("at most 25 tries within two weeks")
+            .ack("2xx")
         },
         // muxinc/mux-elixir
         Preset {
@@ -206,16 +228,18 @@ pub(super) fn rows() -> Vec<Preset> {
             "braintree",
             "Braintree",
             Scheme::Posted(Posted { signature: "bt_signature", payload: "bt_payload" }),
-            "the secret is `public key:private key`; the payload is XML in base64, in which no key expression looks",
-        ),
+            "the payload is XML in base64, in which no key expression looks",
+        )
+        .secret("`public key:private key`"),
         // checkr/webhook-verification-examples
-        row("checkr", "Checkr", hmac("x-checkr-signature"), "signed with the API key"),
-        row("chargebee", "Chargebee", basic(), "signs nothing; HTTP Basic as set up for the webhook"),
+        row("checkr", "Checkr", hmac("x-checkr-signature"), "signs the raw body, no time").secret("the API key"),
+        row("chargebee", "Chargebee", basic(), "signs nothing").secret("user:password, as set up for the webhook"),
         row(
             "flutterwave-v3",
             "Flutterwave (v3)",
             token("verif-hash"),
-            "the secret hash stands in the header as it is; it proves nothing about the body",
-        ),
+            "it stands in the header as it is and proves nothing about the body",
+        )
+        .secret("the secret hash"),
     ]
 }

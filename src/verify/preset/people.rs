@@ -31,8 +31,10 @@ pub(super) fn rows() -> Vec<Preset> {
                 "slack",
                 "Slack",
                 v0_hex("x-slack-signature", "x-slack-request-timestamp").both(300),
-                "repeats 3 times; commands and interactions want their answer from the application",
+                "commands and interactions want their answer from the application",
             )
+            .secret("the app's signing secret")
+            .failures("repeats 3 times")
         },
         // zoom/webhook-sample; devsupport.zoom.us. It names no window.
         Preset {
@@ -46,8 +48,11 @@ pub(super) fn rows() -> Vec<Preset> {
                 "zoom",
                 "Zoom",
                 v0_hex("x-zm-signature", "x-zm-request-timestamp"),
-                "repeats after 5, 20 and 60 minutes; checks the address from time to time",
+                "checks the address from time to time",
             )
+            .secret("the app's secret token")
+            .failures("repeats after 5, 20 and 60 minutes")
+            .ack("200 or 204")
         },
         // developers.facebook.com, Graph API webhooks, getting started
         Preset {
@@ -61,6 +66,7 @@ pub(super) fn rows() -> Vec<Preset> {
                 hmac("x-hub-signature-256").prefix("sha256="),
                 "one body may hold entries of several accounts: it follows the first",
             )
+            .secret("the app secret")
         },
         // developers.line.biz, "Verify webhook signature"
         Preset {
@@ -68,7 +74,9 @@ pub(super) fn rows() -> Vec<Preset> {
             key_signed: true,
             event_id: Some("body.events.0.webhookEventId"),
             event_type: Some("body.events.0.type"),
-            ..row("line", "LINE", hmac("x-line-signature").base64(), "sending may be suspended after failing for long")
+            ..row("line", "LINE", hmac("x-line-signature").base64(), "signs the raw body, no time")
+                .secret("the channel secret")
+                .failures("sending may be suspended after failing for long")
         },
         // docs.x.com, Account Activity, securing webhooks
         Preset {
@@ -79,8 +87,10 @@ pub(super) fn rows() -> Vec<Preset> {
                 "x",
                 "X (Twitter)",
                 hmac("x-twitter-webhooks-signature").base64().prefix("sha256="),
-                "checks the address hourly; redirects are failures",
+                "checks the address hourly",
             )
+            .secret("the app's consumer secret")
+            .failures("a redirect, a TLS error or a wrong answer to its check makes the webhook invalid")
         },
         // dev.twitch.tv, EventSub, "Verifying the event message"
         Preset {
@@ -98,16 +108,15 @@ pub(super) fn rows() -> Vec<Preset> {
                     .id("twitch-eventsub-message-id")
                     .time_header("twitch-eventsub-message-timestamp", Unit::Rfc3339)
                     .old(600),
-                "a subscription whose deliveries fail is revoked",
+                "signs id, time and body",
             )
+            .secret("the secret of your subscription, 10 to 100 characters")
+            .failures("a subscription whose deliveries fail is revoked")
+            .ack("2xx")
         },
         // core.telegram.org/bots/api#setwebhook
-        row(
-            "telegram",
-            "Telegram",
-            token("x-telegram-bot-api-secret-token"),
-            "the token of setWebhook; it proves nothing about the body",
-        ),
+        row("telegram", "Telegram", token("x-telegram-bot-api-secret-token"), "it proves nothing about the body")
+            .secret("the secret_token given to setWebhook"),
         // twilio.com/docs/usage/security, webhooks connection overrides; twilio-python, -java, -php validators
         Preset {
             natural_key: &["body.AccountSid"],
@@ -119,9 +128,11 @@ pub(super) fn rows() -> Vec<Preset> {
                 "twilio",
                 "Twilio",
                 form("x-twilio-signature", Hash::Sha1, FormText::Twilio),
-                "the secret is the auth token; signs the address, so set `public_url`; repeats only what could not \
-                 connect; many endpoints want TwiML from the application (`respond: upstream`)",
+                "signs the address, so set `public_url`; many endpoints want TwiML from the application \
+                 (`respond: upstream`)",
             )
+            .secret("the account's auth token")
+            .failures("repeats once, and only what could not connect")
         },
         // mailchimp.com/developer/transactional, "Authenticating webhook requests"; evendis/mandrill-rails
         Preset {
@@ -131,8 +142,9 @@ pub(super) fn rows() -> Vec<Preset> {
                 "mandrill",
                 "Mandrill (Mailchimp Transactional)",
                 form("x-mandrill-signature", Hash::Sha1, FormText::Mandrill),
-                "the secret is the webhook's key; signs the address, so set `public_url`; one body holds many events",
+                "signs the address, so set `public_url`; one body holds many events",
             )
+            .secret("the webhook's key")
         },
         // documentation.mailgun.com, "Securing webhooks"; mailgun/mailgun-go webhooks_test.go. It names no window.
         Preset {
@@ -150,9 +162,11 @@ pub(super) fn rows() -> Vec<Preset> {
                     }),
                     ..inside(&["signature", "signature"], &[&["signature", "timestamp"], &["signature", "token"]])
                 },
-                "the secret is the webhook signing key; the event's data are not signed, only a time and a token; repeats \
-                 for 8 hours, never after 406",
+                "the event's data are not signed, only a time and a token",
             )
+            .secret("the webhook signing key")
+            .failures("repeats for 8 hours, never after 406")
+            .ack("200")
         },
         // plivo/plivo-python utils/signature_v3.py
         row(
@@ -163,9 +177,10 @@ pub(super) fn rows() -> Vec<Preset> {
                 Hash::Sha256,
                 FormText::Plivo { nonce: HeaderName::from_static("x-plivo-signature-v3-nonce") },
             ),
-            "the secret is the auth token; signs the address, so set `public_url`; many endpoints want XML from the \
-             application (`respond: upstream`)",
-        ),
+            "signs the address, so set `public_url`; many endpoints want XML from the application \
+                 (`respond: upstream`)",
+        )
+        .secret("the account's auth token"),
         // discord/discord-api-docs, interactions overview, webhook events. It names no window.
         Preset {
             natural_key: &["body.guild_id", "body.application_id"],
@@ -181,9 +196,11 @@ pub(super) fn rows() -> Vec<Preset> {
                     .public(PublicAlg::Ed25519, KeyForm::Hex)
                     .over("{ts}{body}")
                     .time_header("x-signature-timestamp", Unit::Seconds),
-                "the secret is the application's public key in hex; now and then it signs wrong on purpose and wants 401; \
-                 interactions want their answer from the application",
+                "now and then it signs wrong on purpose and wants 401; interactions want their answer from \
+                 the application",
             )
+            .secret("the application's public key, hexadecimal")
+            .failures("stops after many failures")
         },
         // team-telnyx/telnyx-python webhook_verification.py
         Preset {
@@ -198,8 +215,9 @@ pub(super) fn rows() -> Vec<Preset> {
                     .over("{ts}|{body}")
                     .time_header("telnyx-timestamp", Unit::Seconds)
                     .both(300),
-                "the secret is the account's public key in base64",
+                "signs time and body",
             )
+            .secret("the account's public key, base64")
         },
         // sendgrid/sendgrid-python test/unit/test_eventwebhook.py. It names no window.
         Preset {
@@ -215,9 +233,11 @@ pub(super) fn rows() -> Vec<Preset> {
                     .base64()
                     .over("{ts}{body}")
                     .time_header("x-twilio-email-event-webhook-timestamp", Unit::Seconds),
-                "the secret is the verification key shown beside the webhook; one body holds many events; repeats for \
-                 24 hours",
+                "one body holds many events",
             )
+            .secret("the verification key shown beside the webhook, base64")
+            .failures("repeats for 24 hours")
+            .ack("2xx")
         },
         // developer.zendesk.com, "Verifying webhooks". It names no window.
         Preset {
@@ -243,12 +263,8 @@ pub(super) fn rows() -> Vec<Preset> {
             event_id: Some("body.id"),
             event_type: Some("body.topic"),
             answer_limit: s(5),
-            ..row(
-                "intercom",
-                "Intercom",
-                hmac("x-hub-signature").prefix("sha1=").sha1(),
-                "HMAC-SHA1 with the app's client secret",
-            )
+            ..row("intercom", "Intercom", hmac("x-hub-signature").prefix("sha1=").sha1(), "HMAC-SHA1")
+                .secret("the app's client secret")
         },
         // HubSpot/hubspot-api-python tests/spec/utils/test_signature.py
         hubspot("hubspot-v1", hmac("x-hubspot-signature").digest().over("{secret}{body}")),
@@ -269,8 +285,9 @@ pub(super) fn rows() -> Vec<Preset> {
                 "typeform",
                 "Typeform",
                 hmac("typeform-signature").base64().prefix("sha256="),
-                "repeats after 408, 423, 429 and 503 only",
+                "base64 after `sha256=`",
             )
+            .failures("repeats after 408, 423, 429 and 503 only")
         },
         // community.calendly.com 386 (staff): three minutes
         Preset {
@@ -285,8 +302,9 @@ pub(super) fn rows() -> Vec<Preset> {
                     .over("{ts}.{body}")
                     .time_item("t", Unit::Seconds)
                     .old(180),
-                "silently disabled after repeated failures",
+                "the time is good for three minutes",
             )
+            .failures("silently disabled after repeated failures")
         },
         // cal.com
         row("cal-com", "Cal.com", hmac("x-cal-signature-256"), "signs the raw body, no time"),
@@ -298,8 +316,9 @@ pub(super) fn rows() -> Vec<Preset> {
                 "notion",
                 "Notion",
                 hmac("x-notion-signature").prefix("sha256="),
-                "the secret is the verification_token of its first, unsigned request",
+                "the secret comes once, in its first, unsigned request: take it from there",
             )
+            .secret("the verification_token of its first request")
         },
         // airtable.com/developers/web/api/webhooks-overview
         Preset {
@@ -309,8 +328,10 @@ pub(super) fn rows() -> Vec<Preset> {
                 "airtable",
                 "Airtable",
                 hmac("x-airtable-content-mac").prefix("hmac-sha256=").key(KeyForm::Base64),
-                "the secret is macSecretBase64; a body only says that something changed",
+                "a body only says that something changed",
             )
+            .secret("macSecretBase64; decoded first")
+            .ack("200 or 204 with an empty body")
         },
         // messagebird/go-rest-api signature_jwt
         row(
@@ -333,17 +354,21 @@ pub(super) fn rows() -> Vec<Preset> {
                 "monday",
                 "Monday",
                 Jwt { audience: true, ends: true, ..jwt("authorization", &[Hash::Sha256]) },
-                "the secret is the app's signing secret; the token is for the address, so set `public_url`, and does not \
-                 cover the body; webhooks made with a personal token carry none",
+                "the token is for the address, so set `public_url`, and does not cover the body; webhooks \
+                 made with a personal token carry none",
             )
+            .secret("the app's signing secret")
         },
         // w3c/websub, "Authenticated Content Distribution"
         row(
             "websub",
             "WebSub (YouTube and others)",
             hmac("x-hub-signature").hash_named(),
-            "the secret is the hub.secret of your subscription; the hub chooses among SHA-1, 256, 384 and 512",
-        ),
+            "the hub chooses among SHA-1, 256, 384 and 512",
+        )
+        .secret("the hub.secret of your subscription")
+        .failures("redirects are failures; 410 ends the subscription")
+        .ack("2xx"),
         // box/box-python-sdk test/webhooks.py
         Preset {
             event_id: Some("headers.box-delivery-id"),
@@ -362,6 +387,7 @@ pub(super) fn rows() -> Vec<Preset> {
                 "the first secret is the primary key, the second the secondary one; either may be empty, and each \
                  belongs to its own header",
             )
+            .secret("the app's primary and secondary signature keys")
         },
         // contentful/node-apps-toolkit src/requests
         Preset {
@@ -374,8 +400,10 @@ pub(super) fn rows() -> Vec<Preset> {
                     .over_request("x-contentful-signed-headers")
                     .time_header("x-contentful-timestamp", Unit::Millis)
                     .old(30),
-                "signs method, path, body and the headers that it lists; set `public_url` where a proxy changes the path",
+                "signs method, path, body and the headers that it lists; set `public_url` where a proxy \
+                 changes the path",
             )
+            .secret("64 characters, used as text")
         },
         // learn.microsoft.com, change notifications
         Preset {
@@ -389,20 +417,19 @@ pub(super) fn rows() -> Vec<Preset> {
                     each: Some(Each { list: "value", envelope: None }),
                     ..inside(&["clientState"], &[])
                 },
-                "the secret is the subscription's clientState, which every notification of a body must hold; it proves \
-                 nothing about the rest, and the tokens of rich notifications are not judged",
+                "every notification of a body must hold it; it proves nothing about the rest, and the tokens \
+                 of rich notifications are not judged",
             )
+            .secret("the subscription's clientState")
         },
         // dropbox.com/developers/reference/webhooks
         Preset {
             answer_limit: s(10),
             repeats: Some(true),
-            ..row(
-                "dropbox",
-                "Dropbox",
-                hmac("x-dropbox-signature"),
-                "the app secret; repeats for about ten minutes; one body lists several accounts",
-            )
+            ..row("dropbox", "Dropbox", hmac("x-dropbox-signature"), "one body lists several accounts")
+                .secret("the app secret")
+                .failures("repeats for about ten minutes")
+                .ack("200")
         },
         // Asana/developer-docs, webhooks
         Preset {
@@ -412,8 +439,11 @@ pub(super) fn rows() -> Vec<Preset> {
                 "asana",
                 "Asana",
                 hmac("x-hook-signature"),
-                "the secret is the X-Hook-Secret of the first request, one for each webhook; repeats for 24 hours",
+                "one secret for each webhook, sent once in its first request: take it from there",
             )
+            .secret("the X-Hook-Secret of its first request")
+            .failures("repeats for 24 hours")
+            .ack("2xx")
         },
         // developer.atlassian.com, Trello webhooks
         row(
@@ -421,7 +451,8 @@ pub(super) fn rows() -> Vec<Preset> {
             "Trello",
             hmac("x-trello-webhook").sha1().base64().over("{body}{url}"),
             "signs the callback URL: set public_url",
-        ),
+        )
+        .secret("the OAuth secret of the app"),
         // developers.docusign.com/platform/webhooks/connect/validate
         Preset {
             event_type: Some("body.event"),
@@ -431,6 +462,7 @@ pub(super) fn rows() -> Vec<Preset> {
                 hmac("x-docusign-signature-1").base64().numbered("x-docusign-signature-"),
                 "one numbered header for each active key; any of them may match any secret",
             )
+            .secret("each active Connect key, used as text")
         },
         // sanity-io/webhook-toolkit. It names no window.
         Preset {
@@ -452,7 +484,8 @@ pub(super) fn rows() -> Vec<Preset> {
             "Pusher",
             hmac("x-pusher-signature"),
             "X-Pusher-Key says which key signed; all secrets are tried",
-        ),
+        )
+        .secret("the secret of the app key"),
         row("attio", "Attio", hmac("x-attio-signature"), "signs the raw body, no time"),
         row("jobber", "Jobber", hmac("x-jobber-hmac-sha256").base64(), "signs the raw body, no time"),
         // developers.webflow.com: milliseconds, five minutes
@@ -466,16 +499,18 @@ pub(super) fn rows() -> Vec<Preset> {
             "tiktok",
             "TikTok",
             hmac("tiktok-signature").pairs(",", "=", "s").over("{ts}.{body}").time_item("t", Unit::Seconds),
-            "the client secret",
-        ),
+            "signs time and body",
+        )
+        .secret("the client secret"),
         // postmarkapp.com: the user and password stand in the webhook's address
-        row("postmark", "Postmark", basic(), "signs nothing; put user:password into the webhook's address"),
+        row("postmark", "Postmark", basic(), "signs nothing").secret("user:password, put into the webhook's address"),
         row(
             "google-channel",
             "Google channels (Drive, Calendar)",
             token("x-goog-channel-token"),
-            "the token you chose for the channel",
-        ),
+            "it proves nothing about the body",
+        )
+        .secret("the token you chose for the channel"),
     ]
 }
 
@@ -501,8 +536,9 @@ fn hubspot(name: &'static str, signed: Signed) -> Preset {
             name,
             title,
             signed,
-            "400, 401, 403, 404 and 405 are final, it never repeats after them; v2 and v3 sign the address: set \
-             public_url; one body may mix portals: it follows the first",
+            "v2 and v3 sign the address: set public_url; one body may mix portals: it follows the first",
         )
+        .secret("the app's client secret")
+        .failures("400, 401, 403, 404 and 405 are final, it never repeats after them; 5xx and 429 are repeated")
     }
 }

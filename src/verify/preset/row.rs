@@ -30,7 +30,27 @@ pub(super) fn row(name: &'static str, title: &'static str, scheme: impl Into<Sch
         event_type: None,
         answer_limit: None,
         repeats: None,
+        secret: None,
+        failures: None,
+        ack: None,
         note,
+    }
+}
+
+impl Preset {
+    /// What its secret is.
+    pub(super) fn secret(self, words: &'static str) -> Self {
+        Self { secret: Some(words), ..self }
+    }
+
+    /// What it repeats, and when it gives up.
+    pub(super) fn failures(self, words: &'static str) -> Self {
+        Self { failures: Some(words), ..self }
+    }
+
+    /// What it takes for an acknowledgement.
+    pub(super) fn ack(self, words: &'static str) -> Self {
+        Self { ack: Some(words), ..self }
     }
 }
 

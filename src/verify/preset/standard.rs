@@ -41,6 +41,8 @@ pub(super) fn rows() -> Vec<Preset> {
                 WEBHOOK_ID,
                 "senders are advised to wait 15 to 30 seconds; 410 makes them disable the endpoint",
             )
+            .secret("whsec_ and base64")
+            .failures("410 makes senders disable the endpoint; schedules are their own")
         },
         // the same specification, its asymmetric signatures
         Preset {
@@ -50,22 +52,23 @@ pub(super) fn rows() -> Vec<Preset> {
                 "Standard Webhooks (Ed25519)",
                 webhook().public(PublicAlg::Ed25519, KeyForm::Whpk).take("v1a"),
                 WEBHOOK_ID,
-                "the secret is the sender's public key, whpk_ and base64; v1a signatures count, v1 ones are ignored",
+                "v1a signatures count, v1 ones are ignored",
             )
+            .secret("the sender's public key, whpk_ and base64")
+            .failures("410 makes senders disable the endpoint; schedules are their own")
         },
         // svix/svix-webhooks
         Preset {
             answer_limit: s(15),
-            ..sent(
-                "svix",
-                "Svix",
-                svix(),
-                SVIX_ID,
-                "repeats after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h, then disables the endpoint after days of failures",
-            )
+            ..sent("svix", "Svix", svix(), SVIX_ID, "its own header names, or those of Standard Webhooks")
+                .secret("the endpoint's secret, whsec_ and base64")
+                .failures(
+                    "repeats after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h, then disables the endpoint after \
+                 days of failures",
+                )
         },
-        sent("clerk", "Clerk", svix(), SVIX_ID, "sends through Svix"),
-        sent("resend", "Resend", svix(), SVIX_ID, "sends through Svix"),
+        sent("clerk", "Clerk", svix(), SVIX_ID, "sends through Svix").secret("whsec_ and base64").failures("as Svix"),
+        sent("resend", "Resend", svix(), SVIX_ID, "sends through Svix").secret("whsec_ and base64").failures("as Svix"),
         // openai/openai-python tests/lib/test_webhooks.py
         Preset {
             repeats: None,
@@ -76,6 +79,7 @@ pub(super) fn rows() -> Vec<Preset> {
                 WEBHOOK_ID,
                 "a secret without whsec_ is used as text",
             )
+            .secret("whsec_ and base64; another text is used as it is")
         },
         // gitlab-org/gitlab merge requests 230944, 231325
         Preset {
@@ -90,8 +94,10 @@ pub(super) fn rows() -> Vec<Preset> {
                 "GitLab (signing token)",
                 webhook(),
                 WEBHOOK_ID,
-                "4 failures in a row, 4xx too, switch the webhook off for a minute, doubling; 40 for good",
+                "32 bytes of secret; nothing but the new signing token, not the old secret token",
             )
+            .secret("the signing token, whsec_ and base64")
+            .failures("4 failures in a row, 4xx too, switch the webhook off for a minute, doubling; 40 for good")
         },
         // bigcommerce/docs, https-webhook-overview
         Preset {
@@ -104,9 +110,14 @@ pub(super) fn rows() -> Vec<Preset> {
                 "BigCommerce",
                 webhook().key(KeyForm::Text),
                 WEBHOOK_ID,
-                "the app's client secret, used as text; under 90 % success in two minutes the whole domain is blocked \
-                 for three; after 48 hours of failures the webhook is deactivated",
+                "the secret is used as text, unlike what Standard Webhooks says",
             )
+            .secret("the app's client secret")
+            .failures(
+                "under 90 % success in two minutes the whole domain is blocked for three; repeats for up to \
+                 48 hours, then deactivates the webhook",
+            )
+            .ack("200")
         },
         // developers.etsy.com, webhooks
         Preset {
@@ -114,13 +125,19 @@ pub(super) fn rows() -> Vec<Preset> {
             namespace: Some("etsy"),
             key_signed: true,
             event_type: Some("body.event_type"),
-            ..sent("etsy", "Etsy", webhook(), WEBHOOK_ID, "repeats after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h")
+            ..sent("etsy", "Etsy", webhook(), WEBHOOK_ID, "signs as Standard Webhooks")
+                .secret("whsec_ and base64")
+                .failures("repeats after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h")
         },
         // polarsource/polar-python
         Preset {
             repeats: None,
-            ..sent("polar", "Polar", webhook().key(KeyForm::Text), WEBHOOK_ID, "the secret is used as text")
+            ..sent("polar", "Polar", webhook().key(KeyForm::Text), WEBHOOK_ID, "signs as Standard Webhooks")
+                .secret("used as text, unlike what Standard Webhooks says")
         },
-        Preset { repeats: None, ..sent("replicate", "Replicate", webhook(), WEBHOOK_ID, "as Standard Webhooks") },
+        Preset {
+            repeats: None,
+            ..sent("replicate", "Replicate", webhook(), WEBHOOK_ID, "as Standard Webhooks").secret("whsec_ and base64")
+        },
     ]
 }

@@ -1,68 +1,67 @@
-//! `fairlane send`: signs a test event as a provider would, and posts it.
+//! `fairlane send`: signs test events as a provider would, and posts them.
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+mod command;
+mod private_key;
+mod signer;
+
 use std::time::Duration;
 
 use bytes::Bytes;
-use clap::Args;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::secret::Place;
-use super::{FAILED, USAGE, complain, print, with_causes};
-use crate::event::{EventId, Wall};
-use crate::verify::{Choice, Outgoing, SecretSpec, SignError, Spec, Verifier};
+use self::signer::Signer;
+use super::with_causes;
+use crate::event::Wall;
+use crate::verify::{Outgoing, SignError};
+pub(super) use command::{Send, run};
 
 /// How much of an answer is kept; receivers answer with a line or two.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Longer than any gateway takes to answer.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 /// A test event.
-#[derive(Debug)]
-pub struct Event<'a> {
-    /// Signs it: a verifier with the provider's scheme and the secret.
-    pub signer: &'a Verifier,
+#[derive(Clone, Debug)]
+struct Event<'a> {
+    /// Signs it.
+    signer: &'a Signer,
     /// Where it goes.
-    pub to: &'a Uri,
+    to: &'a Uri,
     /// The address that the receiver takes for its own, where that is not `to`.
-    pub signed_url: Option<&'a str>,
+    signed_url: Option<&'a str>,
     /// Its method.
-    pub method: Method,
+    method: Method,
     /// Headers beside those of the signature.
-    pub headers: HeaderMap,
+    headers: HeaderMap,
     /// Its body.
-    pub body: Bytes,
+    body: Bytes,
     /// When it is sent.
-    pub now: Wall,
+    now: Wall,
     /// The message id, for schemes that sign one.
-    pub id: &'a str,
+    id: &'a str,
     /// How long connecting, sending and the whole answer may take.
-    pub timeout: Duration,
+    timeout: Duration,
 }
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+struct Answer {
     /// The status.
-    pub status: StatusCode,
+    status: StatusCode,
     /// The headers.
-    pub headers: HeaderMap,
+    headers: HeaderMap,
     /// The body, up to 64 KiB of it.
-    pub body: Bytes,
+    body: Bytes,
     /// The body went on after that.
-    pub cut: bool,
+    cut: bool,
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum SendError {
+enum SendError {
     /// The address cannot be posted to.
     #[error("cannot send to {0}: expected http:// or https:// and a host")]
     Address(String),
@@ -90,119 +89,11 @@ pub enum SendError {
     },
 }
 
-/// The arguments of `fairlane send`.
-#[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// Who is imitated; `fairlane check` knows the same names
-    #[arg(long, value_name = "NAME")]
-    provider: String,
-    /// The provider's secret: env:NAME, file:PATH or - for standard input
-    #[arg(long, value_name = "WHERE")]
-    secret: Option<String>,
-    /// Where to post
-    #[arg(long, value_name = "URL")]
-    to: Uri,
-    /// The body; standard input where this is left out
-    #[arg(long, value_name = "FILE")]
-    body: Option<PathBuf>,
-    /// A further header, `Name: value`; may be repeated
-    #[arg(long = "header", value_name = "HEADER", value_parser = header)]
-    headers: Vec<(HeaderName, HeaderValue)>,
-    /// The method
-    #[arg(long, default_value = "POST")]
-    method: Method,
-    /// The address that is signed, where the receiver's `public_url` is not where it is posted to
-    #[arg(long, value_name = "URL")]
-    public_url: Option<String>,
-}
-
-fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let (name, value) = text.split_once(':').ok_or("expected `Name: value`")?;
-    let name = name.trim().parse().map_err(|_| format!("{name:?} is not a header's name"))?;
-    let value = value.trim().parse().map_err(|_| format!("{value:?} is not a header's value"))?;
-    Ok((name, value))
-}
-
-/// `fairlane send`; the answer is the exit code: 0 for a 2xx, 1 for another status or none.
-pub(super) fn run(arguments: &Arguments) -> u8 {
-    match post(arguments) {
-        Ok(answer) => show(&answer),
-        Err(Refused::Usage(message)) => complain(&message, USAGE),
-        Err(Refused::Failed(message)) => complain(&message, FAILED),
-    }
-}
-
-/// Why nothing was sent, or nothing came back.
-enum Refused {
-    Usage(String),
-    Failed(String),
-}
-
-fn post(arguments: &Arguments) -> Result<Answer, Refused> {
-    let usage = |error: &dyn std::fmt::Display| Refused::Usage(error.to_string());
-    let failed = |error: &dyn std::fmt::Display| Refused::Failed(error.to_string());
-    let place = arguments.secret.as_deref().map(Place::parse).transpose().map_err(|e| usage(&e))?;
-    if place == Some(Place::Stdin) && arguments.body.is_none() {
-        return Err(Refused::Usage(
-            "standard input cannot be the secret and the body: name the body with --body FILE".into(),
-        ));
-    }
-    let environment = |name: &str| std::env::var(name).ok();
-    let secret = place.map(|place| place.read(environment, std::io::stdin())).transpose().map_err(|e| failed(&e))?;
-    let secrets = secret.map(SecretSpec::new).into_iter().collect();
-    let signer =
-        Verifier::new(Spec::new(Choice::Preset(arguments.provider.clone()), secrets)).map_err(|e| usage(&e))?;
-    let now = crate::app::wall();
-    let event = Event {
-        signer: &signer,
-        to: &arguments.to,
-        signed_url: arguments.public_url.as_deref(),
-        method: arguments.method.clone(),
-        headers: arguments.headers.iter().cloned().collect(),
-        body: body(arguments.body.as_deref()).map_err(Refused::Failed)?,
-        now,
-        id: &format!("msg_{}", EventId::new(now, &rand::random())),
-        timeout: TIMEOUT,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| failed(&e))?;
-    runtime.block_on(send(event)).map_err(|e| failed(&e))
-}
-
-fn body(path: Option<&Path>) -> Result<Bytes, String> {
-    let mut body = Vec::new();
-    let read = match path {
-        Some(path) => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut body)),
-        None => std::io::stdin().lock().read_to_end(&mut body),
-    };
-    let name = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
-    read.map_err(|error| format!("the body cannot be read from {name}: {error}"))?;
-    Ok(body.into())
-}
-
-fn show(answer: &Answer) -> u8 {
-    let mut text = format!("{}\n", answer.status);
-    for (name, value) in &answer.headers {
-        text.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()).escape_debug()));
-    }
-    text.push('\n');
-    // What the other side says may try to command the terminal.
-    let body = String::from_utf8_lossy(&answer.body);
-    text.extend(body.chars().map(|c| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c }));
-    if answer.cut {
-        text.push_str("\n(cut after 64 KiB)");
-    }
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    let written = print(text.as_bytes());
-    if answer.status.is_success() { written } else { FAILED }
-}
-
 /// Signs the event, posts it and reads the answer.
 ///
 /// # Errors
 /// It cannot be signed, or there is no answer. An answer of any status is none.
-pub async fn send(event: Event<'_>) -> Result<Answer, SendError> {
+async fn send(event: Event<'_>) -> Result<Answer, SendError> {
     let to = event.to.to_string();
     let timeout = event.timeout;
     let request = signed(event)?;
@@ -221,16 +112,12 @@ fn signed(event: Event<'_>) -> Result<http::Request<Full<Bytes>>, SendError> {
     let target = event.to.path_and_query().map_or("/", |target| target.as_str());
     let own_url = format!("{scheme}://{authority}{target}");
     let mut headers = event.headers;
-    let outgoing = Outgoing {
-        method: &event.method,
-        url: event.signed_url.unwrap_or(&own_url),
-        body: &event.body,
-        now: event.now,
-        id: event.id,
-    };
-    event.signer.sign(&outgoing, &mut headers)?;
-    headers.entry(http::header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-    let mut request = http::Request::new(Full::new(event.body));
+    let url = event.signed_url.unwrap_or(&own_url);
+    let outgoing = Outgoing { method: &event.method, url, body: &event.body, now: event.now, id: event.id };
+    let kind = event.signer.content_type(&event.body);
+    headers.entry(http::header::CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
+    let completed = event.signer.sign(&outgoing, &mut headers)?.map(Bytes::from);
+    let mut request = http::Request::new(Full::new(completed.unwrap_or(event.body)));
     *request.uri_mut() = own_url.parse().map_err(|_| SendError::Address(own_url))?;
     *request.method_mut() = event.method;
     *request.headers_mut() = headers;
@@ -275,16 +162,22 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
+    use http::HeaderName;
+
     use super::*;
     use crate::event::Secret;
-    use crate::verify::{Choice, Request, SecretSpec, Spec};
+    use crate::verify::{Choice, Request, SecretSpec, Spec, Verifier};
 
     fn verifier(provider: &str) -> Verifier {
         let secrets = vec![SecretSpec::new(Secret::new("test"))];
         Verifier::new(Spec::new(Choice::Preset(provider.into()), secrets)).unwrap()
     }
 
-    fn event<'a>(signer: &'a Verifier, to: &'a Uri) -> Event<'a> {
+    fn signer(provider: &str) -> Signer {
+        Signer::new(provider, Some(Secret::new("test"))).unwrap()
+    }
+
+    fn event<'a>(signer: &'a Signer, to: &'a Uri) -> Event<'a> {
         Event {
             signer,
             to,
@@ -314,7 +207,7 @@ mod tests {
     async fn a_signed_event_arrives_and_its_own_verifier_takes_it() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let to: Uri = format!("http://{}/in?x=1", listener.local_addr().unwrap()).parse().unwrap();
-        let signer = verifier("square");
+        let (signer, verifier) = (signer("square"), verifier("square"));
         let answer = b"HTTP/1.1 202 Accepted\r\nx-a: b\r\ncontent-length: 2\r\n\r\nok".to_vec();
         let (answer, got) = tokio::join!(send(event(&signer, &to)), receiver(listener, answer));
         let answer = answer.unwrap();
@@ -337,14 +230,14 @@ mod tests {
             headers: &headers,
             body: body.as_bytes(),
         };
-        assert_eq!(&**signer.judge(&request, Wall::from_unix_s(1_700_000_000)).unwrap().label(), "square secret=0");
+        assert_eq!(&**verifier.judge(&request, Wall::from_unix_s(1_700_000_000)).unwrap().label(), "square secret=0");
     }
 
     #[tokio::test]
     async fn a_long_answer_is_cut() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let to: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let signer = verifier("github");
+        let signer = signer("github");
         let mut answer = b"HTTP/1.1 200 OK\r\ncontent-length: 70000\r\n\r\n".to_vec();
         answer.resize(answer.len() + 70_000, b'x');
         let (answer, got) = tokio::join!(send(event(&signer, &to)), receiver(listener, answer));
@@ -355,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_sent_is_said() {
-        let signer = verifier("github");
+        let signer = signer("github");
         for to in ["/in", "ftp://a/", "localhost:1"] {
             let to: Uri = to.parse().unwrap();
             assert!(matches!(send(event(&signer, &to)).await, Err(SendError::Address(_))), "{to}");

@@ -1,0 +1,212 @@
+//! `fairlane doctor`: whether this machine gives a gateway of this configuration what it needs. Looks, and changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use super::descriptors;
+use crate::clock::{Clock as _, SystemClock};
+use crate::config::Config;
+use crate::store::Durability;
+
+/// How one thing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// As it should be.
+    Good,
+    /// It works; somebody should know.
+    Note,
+    /// It does not work, or will not for long.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What: `files`, `disk`, `clock`, `data`.
+    pub what: &'static str,
+    /// How it stands.
+    pub standing: Standing,
+    /// What was found and, where it is not as it should be, what to do.
+    pub text: String,
+}
+
+/// 2025-01-01: this program is younger, so a clock that says less is wrong.
+const BORN_S: i64 = 1_735_689_600;
+
+/// 2100-01-01: nobody runs this version then.
+const FAR_S: i64 = 4_102_444_800;
+
+/// Looks at everything.
+#[must_use]
+pub fn checkup(config: &Config) -> Vec<Finding> {
+    let data = &config.store.path;
+    let there = existing(data);
+    vec![files(config), folder(data, &there), file_system(config, &there), disk(config, &there), clock(config)]
+}
+
+fn finding(what: &'static str, standing: Standing, text: impl Into<String>) -> Finding {
+    Finding { what, standing, text: text.into() }
+}
+
+fn files(config: &Config) -> Finding {
+    let most = descriptors::most();
+    if let Err(error) = descriptors::suffice(most) {
+        return finding("files", Standing::Bad, error.to_string());
+    }
+    let asked = config.listen.limits.connections;
+    match descriptors::fit(&mut config.clone(), most) {
+        Some(lowered) => finding("files", Standing::Bad, lowered),
+        None => {
+            let most = most.map_or_else(|| "any number of".to_owned(), |most| most.to_string());
+            finding(
+                "files",
+                Standing::Good,
+                format!("{most} files may be open, enough for {asked} connections (listen.limits.connections)"),
+            )
+        }
+    }
+}
+
+/// The folder itself, or the nearest one above that is there.
+fn existing(folder: &Path) -> PathBuf {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    absolute.ancestors().find(|path| path.exists()).unwrap_or_else(|| Path::new("/")).to_owned()
+}
+
+fn folder(data: &Path, there: &Path) -> Finding {
+    let name = data.display();
+    let remedy = "name a folder with store.embedded.path or --data";
+    if !there.is_dir() {
+        return finding("data", Standing::Bad, format!("{} is not a folder: {remedy}", there.display()));
+    }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    match rustix::fs::access(there, access) {
+        Ok(()) if data.exists() => finding("data", Standing::Good, format!("{name} can be written")),
+        Ok(()) => finding("data", Standing::Good, format!("{name} will be made at the first start")),
+        Err(error) => {
+            let user = rustix::process::geteuid().as_raw();
+            finding(
+                "data",
+                Standing::Bad,
+                format!("{} cannot be written by this user (uid {user}): {error}; {remedy}", there.display()),
+            )
+        }
+    }
+}
+
+/// File systems by the magic numbers of statfs(2), and what each means for events.
+fn file_system(config: &Config, there: &Path) -> Finding {
+    let kind = match rustix::fs::statfs(there) {
+        Ok(found) => u64::try_from(found.f_type).unwrap_or_default(),
+        Err(error) => return finding("filesystem", Standing::Bad, format!("{}: {error}", there.display())),
+    };
+    let place = there.display();
+    match kind {
+        0x0102_1994 | 0x8584_58f6 => finding(
+            "filesystem",
+            Standing::Bad,
+            format!(
+                "{place} is in memory (tmpfs): its events are gone with the next restart of the machine; choose a disk"
+            ),
+        ),
+        0x6969 | 0xff53_4d42 | 0xfe53_4d42 | 0x517b => finding(
+            "filesystem",
+            Standing::Note,
+            format!(
+                "{place} is on a network (NFS or SMB): every acknowledgement waits for it, and whether it syncs is its own matter"
+            ),
+        ),
+        0x794c_7630 => finding(
+            "filesystem",
+            Standing::Note,
+            format!("{place} is a container's own layer (overlayfs): it goes with the container; mount a volume there"),
+        ),
+        _ if config.store.durability == Durability::Os => {
+            finding("filesystem", Standing::Note, "durability is `os`: a power cut loses what was acknowledged last")
+        }
+        _ => finding("filesystem", Standing::Good, format!("{place} is on a local disk")),
+    }
+}
+
+fn disk(config: &Config, there: &Path) -> Finding {
+    let least = config.store.min_free;
+    let free = match rustix::fs::statvfs(there) {
+        Ok(found) => found.f_bavail.saturating_mul(found.f_frsize),
+        Err(error) => return finding("disk", Standing::Bad, format!("{}: {error}", there.display())),
+    };
+    let (shown, least_shown) = (mebibytes(free), mebibytes(least));
+    let twice = least.saturating_mul(2);
+    if free < least {
+        let text = format!(
+            "{shown} free, below min_free ({least_shown}): new events get 503; free some, or lower store.embedded.min_free"
+        );
+        finding("disk", Standing::Bad, text)
+    } else if free < twice {
+        let text = format!("{shown} free, below twice min_free ({least_shown}): delivered history goes early");
+        finding("disk", Standing::Note, text)
+    } else {
+        finding(
+            "disk",
+            Standing::Good,
+            format!("{shown} free; new events are refused below {least_shown} (store.embedded.min_free)"),
+        )
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+/// A clock that is off refuses genuine requests; how far it may be off depends on who sends.
+fn clock(config: &Config) -> Finding {
+    let now = SystemClock.now().wall.unix_s();
+    let shown = jiff::Timestamp::from_second(now).map_or_else(|_| now.to_string(), |time| time.to_string());
+    if !(BORN_S..FAR_S).contains(&now) {
+        let text = format!(
+            "it says {shown}, which cannot be: signatures with a time are refused; set it (timedatectl set-ntp true)"
+        );
+        return finding("clock", Standing::Bad, text);
+    }
+    let timed = config.sources.iter().filter_map(|source| {
+        let window = source.verifier.scheme().time()?.window?;
+        Some((window.old, source.name.clone()))
+    });
+    let text = match timed.min() {
+        Some((window, source)) => {
+            format!("it says {shown}; {source} refuses what is more than {} s off", window.as_secs())
+        }
+        None => format!("it says {shown}"),
+    };
+    finding("clock", Standing::Good, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(yaml: &str) -> Config {
+        let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+        let text =
+            format!("upstream: http://127.0.0.1:9\nsources: [{{ path: /a, verify: {{ provider: none }} }}]\n{yaml}");
+        crate::config::load(&text, "f", &|_| None, &no_file).unwrap()
+    }
+
+    fn standing(config: &Config, what: &str) -> Standing {
+        checkup(config).into_iter().find(|finding| finding.what == what).unwrap().standing
+    }
+
+    #[test]
+    fn what_is_missing_is_bad_and_what_is_there_is_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut good = config("listen: { limits: { connections: 10 } }");
+        good.store.path = dir.path().join("data");
+        good.store.min_free = 0;
+        assert_eq!((standing(&good, "files"), standing(&good, "data")), (Standing::Good, Standing::Good));
+        assert_eq!((standing(&good, "disk"), standing(&good, "clock")), (Standing::Good, Standing::Good));
+        assert!(!good.store.path.exists(), "it only looks");
+
+        let mut bad = good;
+        bad.store.min_free = u64::MAX;
+        std::fs::write(&bad.store.path, "").unwrap();
+        assert_eq!((standing(&bad, "disk"), standing(&bad, "data")), (Standing::Bad, Standing::Bad));
+    }
+}

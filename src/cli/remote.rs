@@ -1,0 +1,135 @@
+//! Asking a running gateway over its admin API.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+use super::{FAILED, complain, print, with_causes};
+use crate::app::{Options, TOKEN_FILE};
+
+/// The gateway answers from memory or an index.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// More than any page of the API.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Where the gateway is, and how to print.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Remote {
+    /// The configuration file, for the address and the token
+    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "gateway.yaml")]
+    config: PathBuf,
+    /// The admin address, where it is not the configuration's
+    #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
+    admin: Option<SocketAddr>,
+    /// The data directory, where it is not the configuration's; it holds the token
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Asks, and prints the answer as JSON or as `text` makes it.
+pub(super) fn shown(
+    remote: &Remote,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+    text: impl Fn(&Value) -> String,
+) -> u8 {
+    match ask(remote, method, path, body) {
+        Ok(answer) if remote.json => print(format!("{answer:#}\n").as_bytes()),
+        Ok(answer) => print(text(&answer).as_bytes()),
+        Err(message) => complain(&message, FAILED),
+    }
+}
+
+/// What the gateway answers to a call, as JSON.
+pub(super) fn ask(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> Result<Value, String> {
+    let answer = fetch(remote, method, path, body)?;
+    serde_json::from_slice(&answer).map_err(|_| "what answers there does not answer as a gateway does".to_owned())
+}
+
+/// The bytes that the gateway answers to a call.
+pub(super) fn fetch(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> Result<Vec<u8>, String> {
+    let (address, token) = remote.find()?;
+    let mut request = Request::builder().method(method).uri(format!("http://{address}{path}"));
+    request = request.header(HOST, address.to_string()).header(AUTHORIZATION, format!("Bearer {token}"));
+    if body.is_some() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+    let request = request.body(Full::new(bytes)).map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let (status, answer) = runtime.block_on(exchange(request)).map_err(|error| {
+        format!("no gateway answers at {address}: {error}; is it running? (another address: --admin, another file: -c)")
+    })?;
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let answer: Value =
+        serde_json::from_slice(&answer).map_err(|_| format!("{address} does not answer as a gateway does"))?;
+    let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+    Err(format!("{status}: {}; {}", text("error"), text("hint")))
+}
+
+async fn exchange(request: Request<Full<Bytes>>) -> Result<(http::StatusCode, Vec<u8>), String> {
+    let client = Client::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(HttpConnector::new());
+    let reading = async {
+        let (head, mut body) = client.request(request).await.map_err(|error| with_causes(&error))?.into_parts();
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() {
+                bytes.extend_from_slice(&data);
+            }
+            if bytes.len() > ANSWER_BYTES_MAX {
+                return Err("the answer is too long".to_owned());
+            }
+        }
+        Ok((head.status, bytes))
+    };
+    match tokio::time::timeout(TIMEOUT, reading).await {
+        Ok(answer) => answer,
+        Err(_elapsed) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
+    }
+}
+
+impl Remote {
+    /// The address and the token of the gateway.
+    fn find(&self) -> Result<(SocketAddr, String), String> {
+        let options =
+            Options { config: self.config.clone(), data: self.data.clone(), admin: self.admin, ..Options::default() };
+        let config = options.load().map_err(|problems| {
+            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            format!("the configuration says where the gateway is, and has problems\n{}", list.join("\n"))
+        })?;
+        let mut address = config.admin.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        }
+        if let Some(token) = &config.admin.token {
+            return Ok((address, String::from_utf8_lossy(token.expose()).into_owned()));
+        }
+        let path = config.store.path.join(TOKEN_FILE);
+        let token = std::fs::read_to_string(&path).map_err(|error| {
+            format!("the admin token cannot be read from {}: {error} (--data names the folder)", path.display())
+        })?;
+        Ok((address, token.trim().to_owned()))
+    }
+}
+
+/// A value as it stands in a query or a path.
+pub(super) fn encoded(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,98 @@
+//! Tables and lists for a terminal, made of the same JSON that `--json` prints. Values come from strangers: whatever could
+//! command a terminal is escaped. No colour anywhere, so there is none to switch off.
+
+use serde_json::Value;
+
+/// A column: its head, the field it shows, and whether it stands to the right.
+pub(super) type Column = (&'static str, &'static str, bool);
+
+/// The rows of `list` as a table; the last column is not padded.
+pub(super) fn table(answer: &Value, list: &str, columns: &[Column]) -> String {
+    let rows: Vec<&Value> = answer.get(list).and_then(Value::as_array).into_iter().flatten().collect();
+    if rows.is_empty() {
+        return format!("no {list}\n");
+    }
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|c| cell(row.get(c.1))).collect()).collect();
+    let width = |at: usize, head: &str| {
+        let widest = cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+        widest.unwrap_or(0).max(head.chars().count())
+    };
+    let widths: Vec<usize> = columns.iter().enumerate().map(|(at, column)| width(at, column.0)).collect();
+    let mut text = String::new();
+    let heads: Vec<String> = columns.iter().map(|column| column.0.to_owned()).collect();
+    for row in std::iter::once(&heads).chain(&cells) {
+        let mut line = String::new();
+        for (((_, _, right), width), cell) in columns.iter().zip(&widths).zip(row) {
+            line.push_str(&if *right { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") });
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// An object as lines of `name: value`.
+pub(super) fn lines(answer: &Value) -> String {
+    let Some(object) = answer.as_object() else { return format!("{answer}\n") };
+    object.iter().map(|(name, value)| format!("{name}: {}\n", cell(Some(value)))).collect()
+}
+
+/// What stands in a table's cell.
+pub(super) fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => escaped(text),
+        Some(Value::Number(number)) if number.is_f64() => format!("{:.2}", number.as_f64().unwrap_or_default()),
+        Some(Value::Object(object)) => {
+            let parts: Vec<String> =
+                object.iter().map(|(name, value)| format!("{name} {}", cell(Some(value)))).collect();
+            parts.join(", ")
+        }
+        Some(Value::Array(items)) if items.is_empty() => "-".to_owned(),
+        Some(Value::Array(items)) => items.iter().map(|item| cell(Some(item))).collect::<Vec<_>>().join(", "),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// A stranger's text for a terminal: control characters and those that reorder what is shown are escaped.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\'' | '"' => safe.push(character),
+            other => safe.extend(other.escape_debug()),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_table_lines_up_and_escapes_what_strangers_wrote() {
+        let answer = json!({ "events": [
+            { "id": "evt_1", "group": "a", "attempts": 3, "type": "\u{1b}[2J" },
+            { "id": "evt_22", "group": "bb", "attempts": 10, "type": null },
+        ]});
+        let columns =
+            [("ID", "id", false), ("GROUP", "group", false), ("ATTEMPTS", "attempts", true), ("TYPE", "type", false)];
+        let expected =
+            "ID      GROUP  ATTEMPTS  TYPE\nevt_1   a             3  \\u{1b}[2J\nevt_22  bb           10  -\n";
+        assert_eq!(table(&answer, "events", &columns), expected);
+        assert_eq!(table(&json!({ "events": [] }), "events", &columns), "no events\n");
+    }
+
+    #[test]
+    fn what_reorders_a_terminal_is_escaped_and_quotes_stay() {
+        assert_eq!(escaped("it's \"a\u{202e}b\u{7}\n"), "it's \"a\\u{202e}b\\u{7}\\n");
+    }
+
+    #[test]
+    fn nested_values_stay_on_one_line() {
+        assert_eq!(lines(&json!({ "a": ["x", "y"], "b": { "c": 1.5 }, "d": [] })), "a: x, y\nb: c 1.50\nd: -\n");
+    }
+}

@@ -1,0 +1,119 @@
+//! What a restart finds on the disk, through the real binary: counts that go on, damage that is said, and nothing to say.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use support::upstream::{Upstream, answer, upstream};
+use support::{Gateway, gateway, post};
+
+fn yaml(upstream: &Upstream, retry: &str) -> String {
+    format!(
+        "upstream:\n  url: {}\n  retry: {retry}\nsources:\n  - path: /any\n    verify: {{ provider: none }}\n    key: headers.x-key\n",
+        upstream.url()
+    )
+}
+
+fn send(gateway: &Gateway, key: &str, body: &[u8]) -> String {
+    let response = gateway.client().send(&post("/any", body).header("X-Key", key));
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.header("fairlane-event-id").unwrap().to_owned()
+}
+
+fn wait_for_status(gateway: &Gateway, id: &str, wanted: &str) -> serde_json::Value {
+    loop {
+        let event = gateway.json(&format!("/api/v1/events/{id}"));
+        if event["status"] == wanted {
+            return event;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// The segments of the log in which something was written, in their order.
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(dir.join("data/log")).unwrap();
+    let mut paths: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    paths.retain(|path| std::fs::read(path).unwrap().iter().any(|byte| *byte != 0));
+    paths.sort();
+    paths
+}
+
+fn flip(path: &Path, at: impl Fn(&[u8]) -> usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let at = at(&bytes);
+    bytes[at] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_store_that_never_stored_anything_starts_without_a_warning() {
+    let receiver = upstream(|_| answer(200));
+    let text = yaml(&receiver, "{}");
+    let (status, dir) = gateway(&text).start().stop();
+    assert!(status.success());
+    let gateway = gateway(&text).again_in(dir).start();
+    let log = gateway.stderr();
+    assert!(!log.contains("index is built again") && !log.contains("reading the whole log"), "{log}");
+}
+
+#[test]
+fn refusals_before_a_restart_count_after_it() {
+    let receiver = upstream(|_| answer(404));
+    let text = yaml(&receiver, "{ attempts: 2, backoff: { initial: 2s, factor: 1, max: 2s } }");
+    let gateway = gateway(&text).start();
+    let id = send(&gateway, "a", b"x");
+    wait_for_status(&gateway, &id, "retrying");
+    let gateway = support::gateway(&text).again_in(gateway.kill()).start();
+    let event = wait_for_status(&gateway, &id, "dead");
+    assert!(event["reason"].as_str().unwrap().contains("refused with a 4xx 2 times"), "{event}");
+    assert_eq!(receiver.count(), 2, "one before and one after");
+}
+
+#[test]
+fn an_event_that_is_damaged_on_the_disk_is_given_up_with_its_place_and_the_others_are_delivered() {
+    const BODY: &[u8] = b"this one is damaged on the disk";
+    let receiver = upstream(|_| answer(503));
+    let text = yaml(&receiver, "{ backoff: { initial: 1s, factor: 1, max: 1s } }");
+    let gateway = gateway(&text).start();
+    let bad = send(&gateway, "a", BODY);
+    let good = send(&gateway, "a", b"this one is not");
+    wait_for_status(&gateway, &good, "retrying");
+    let (status, dir) = gateway.stop();
+    assert!(status.success());
+    let segment = segments(dir.path()).remove(0);
+    flip(&segment, |bytes| bytes.windows(BODY.len()).position(|window| window == BODY).unwrap());
+    receiver.rule(|_| answer(200));
+
+    let gateway = support::gateway(&text).again_in(dir).start();
+    wait_for_status(&gateway, &good, "delivered");
+    let event = wait_for_status(&gateway, &bad, "dead");
+    assert!(event["reason"].as_str().unwrap().contains("its last attempt says why"), "{event}");
+    let attempt = event["tries"].as_array().unwrap().last().unwrap();
+    assert_eq!(attempt["outcome"], "unsendable", "{event}");
+    assert!(attempt["error"].as_str().unwrap().contains("00000001.seg at offset"), "{event}");
+    for _ in 0..2 {
+        assert_eq!(gateway.get(&format!("/api/v1/events/{bad}/body")).status, 503);
+    }
+    let log = gateway.stderr();
+    let said: Vec<&str> = log.lines().filter(|line| line.contains("damaged and cannot be read")).collect();
+    assert_eq!(said.len(), 1, "{log}");
+    assert!(said[0].contains(&bad) && said[0].contains("ERROR"), "{said:?}");
+}
+
+#[test]
+fn an_end_of_the_log_that_is_damaged_after_an_orderly_stop_is_not_cut() {
+    let receiver = upstream(|_| answer(503));
+    let text = yaml(&receiver, "{}");
+    let gateway = gateway(&text).start();
+    let id = send(&gateway, "a", b"x");
+    wait_for_status(&gateway, &id, "retrying");
+    let (status, dir) = gateway.stop();
+    assert!(status.success());
+    let segment = segments(dir.path()).pop().unwrap();
+    flip(&segment, |bytes| bytes.iter().rposition(|byte| *byte != 0).unwrap());
+    let Err((status, error)) = support::gateway(&text).again_in(dir).try_start() else { panic!("it started") };
+    assert!(!status.success());
+    assert!(error.contains("00000001.seg at offset") && error.contains("restore a copy"), "{error}");
+}
