@@ -197,6 +197,12 @@ impl Group {
         &self.0
     }
 
+    /// Whether this is the lane of events without a key.
+    #[must_use]
+    pub fn is_fallback(&self) -> bool {
+        &*self.0 == "~fallback"
+    }
+
     /// Whether this is one of our own lanes rather than a tenant's.
     #[must_use]
     pub fn is_reserved(&self) -> bool {

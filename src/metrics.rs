@@ -56,6 +56,12 @@ struct ReasonLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabel {
+    source: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SecretLabel {
     source: String,
     index: u64,
@@ -84,6 +90,9 @@ pub struct Metrics {
     accepted: Family<SourceLabel, Counter>,
     rejected: Family<ReasonLabel, Counter>,
     shed: Family<ReasonLabel, Counter>,
+    unverified: Family<ReasonLabel, Counter>,
+    handshakes: Family<HandshakeLabel, Counter>,
+    fetches: Family<OutcomeLabel, Counter>,
     fallback: Family<ReasonLabel, Counter>,
     secrets: Family<SecretLabel, Counter>,
     skew: Family<SourceLabel, Gauge<f64, AtomicU64>>,
@@ -135,6 +144,9 @@ impl Metrics {
             accepted: names.add("events_accepted", &["source"], "Events that became durable, answered in time or not", Family::default()),
             rejected: names.add("events_rejected", &["source", "reason"], "Requests refused before they became events", Family::default()),
             shed: names.add("shed", &["source", "reason"], "Genuine requests refused for want of room", Family::default()),
+            unverified: names.add("unverified_events", &["source", "reason"], "Requests that are not genuine and were let through (enforce: false)", Family::default()),
+            handshakes: names.add("handshakes", &["source", "outcome"], "Handshakes of providers, by what they were answered", Family::default()),
+            fetches: names.add("key_fetches", &["outcome"], "Keys of providers that were asked for, by outcome", Family::default()),
             fallback: names.add("fallback_events", &["source", "reason"], "Events without a fairness key", Family::default()),
             secrets: names.add("secret_matches", &["source", "index"], "Signatures by the place of the secret that matched", Family::default()),
             skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
@@ -243,6 +255,11 @@ impl Metrics {
         self.attempt_seconds.observe(took.as_secs_f64());
     }
 
+    /// A provider's key was asked for: `fetched`, `not_there`, `failed`, or there were too many (`limited`).
+    pub fn fetched(&self, outcome: &'static str) {
+        self.fetches.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
     /// A request whose sender waited for the upstream's answer ended like this.
     pub fn lived(&self, outcome: &'static str) {
         self.live.get_or_create(&OutcomeLabel { outcome }).inc();
@@ -289,8 +306,12 @@ pub struct EventMetrics {
 
 impl EventMetrics {
     /// An event is durable, whether or not its sender still waits for the answer.
-    pub fn accepted(&self, key_source: &KeySource) {
+    pub fn accepted(&self) {
         self.accepted.inc();
+    }
+
+    /// A durable event is in the fallback lane, for this reason.
+    pub fn fallback(&self, key_source: &KeySource) {
         match key_source {
             KeySource::Rule { .. } => {}
             KeySource::Missing(missing) => {
@@ -345,6 +366,16 @@ impl SourceMetrics {
         self.all.rejected.get_or_create(&self.reason(reason)).inc();
     }
 
+    /// A request that is not genuine was let through.
+    pub fn unverified(&self, reason: &'static str) {
+        self.all.unverified.get_or_create(&self.reason(reason)).inc();
+    }
+
+    /// A handshake was `answered`, `refused`, could not be completed (`failed`), or there were too many (`limited`).
+    pub fn handshake(&self, outcome: &'static str) {
+        self.all.handshakes.get_or_create(&HandshakeLabel { source: self.name.clone(), outcome }).inc();
+    }
+
     /// A genuine request was refused for want of room.
     pub fn shed(&self, reason: &'static str) {
         self.all.shed.get_or_create(&self.reason(reason)).inc();
@@ -365,13 +396,19 @@ mod tests {
         let source = metrics.source("/hooks");
         let events = metrics.events_of("/hooks");
         let rule = KeySource::Rule { rule: "body.id".into(), signed: true };
-        [rule, KeySource::Missing(Missing::NotJson), KeySource::NoRule].iter().for_each(|key| events.accepted(key));
+        for key_source in [rule, KeySource::Missing(Missing::NotJson), KeySource::NoRule] {
+            events.accepted();
+            events.fallback(&key_source);
+        }
         events.delivered();
         source.rejected("bad_signature");
         source.shed("full");
+        source.unverified("stale");
+        source.handshake("answered");
         source.secret_matched(1);
         source.skew(-3);
         metrics.rejected_without_source("unknown_path");
+        metrics.fetched("not_there");
         metrics.commit_seconds.observe(0.001);
         metrics.attempted("delivered", Duration::from_millis(3));
         metrics.lived("relayed");
@@ -383,11 +420,14 @@ mod tests {
             r#"fairlane_events_rejected_total{source="/hooks",reason="bad_signature"} 1"#,
             r#"fairlane_events_rejected_total{source="",reason="unknown_path"} 1"#,
             r#"fairlane_shed_total{source="/hooks",reason="full"} 1"#,
+            r#"fairlane_unverified_events_total{source="/hooks",reason="stale"} 1"#,
+            r#"fairlane_handshakes_total{source="/hooks",outcome="answered"} 1"#,
             r#"fairlane_fallback_events_total{source="/hooks",reason="not_json"} 1"#,
             r#"fairlane_fallback_events_total{source="/hooks",reason="no_rule"} 1"#,
             r#"fairlane_secret_matches_total{source="/hooks",index="1"} 1"#,
             r#"fairlane_clock_skew_seconds{source="/hooks"} -3.0"#,
             r#"fairlane_build_info{version="0.1.0",durability="fsync"} 1"#,
+            r#"fairlane_key_fetches_total{outcome="not_there"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,
             r#"fairlane_live_requests_total{outcome="relayed"} 1"#,

@@ -1,11 +1,18 @@
 //! From the configuration to the settings of the engine, the deliverer and the driver.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
+
+use http::HeaderMap;
 
 use super::settings::Policy;
 use super::value::Slot;
 use super::{Config, Rate, scalar};
 use crate::deliver::{Follows, Limit};
+use crate::event::{Event, Wall};
+use crate::listen::Source;
+use crate::verify::{Again, Verifier};
 use crate::{deliver, driver, engine};
 
 /// The head start where a lease is charged as one event: ten of them (one second stands for one).
@@ -56,6 +63,7 @@ impl Config {
             idle: upstream.idle,
             headers: upstream.headers.clone(),
             signing_secret: upstream.signing_secret.clone(),
+            resign: self.resign(),
             never: upstream.retry.never.clone(),
         }
     }
@@ -74,6 +82,26 @@ impl Config {
             }
         };
         deliver::table(&retry.never).into_iter().map(|row| (row.outcome, words(row.follows))).collect()
+    }
+
+    /// Signs the events of those sources again that ask for it; `None` where none does.
+    fn resign(&self) -> Option<deliver::Resign> {
+        let signers = |source: &Source| -> Vec<Arc<Verifier>> {
+            source.senders.iter().filter(|sender| sender.resign).map(|sender| Arc::clone(&sender.verifier)).collect()
+        };
+        let sources = self.sources.iter().map(|source| (Arc::clone(&source.name), signers(source)));
+        let sources: HashMap<_, _> = sources.filter(|(_, signers)| !signers.is_empty()).collect();
+        if sources.is_empty() {
+            return None;
+        }
+        Some(deliver::Resign(Arc::new(move |event, now, headers| {
+            let signers = sources.get(&event.source).into_iter().flatten();
+            // What it is not genuine for, or for nobody, is not vouched for.
+            match signers.into_iter().find(|verifier| verifier.has_verified(&event.verified)) {
+                Some(verifier) => resign(verifier, event, now, headers),
+                None => Ok(()),
+            }
+        })))
     }
 
     /// How groups are treated.
@@ -100,6 +128,17 @@ impl Config {
 /// What the file says of it; null is left to the engine, for then it is a part of the slots, whose number may change live.
 fn own_concurrency(slot: &Slot) -> Option<u32> {
     slot.at("concurrency").maybe()
+}
+
+fn resign(verifier: &Verifier, event: &Event, now: Wall, headers: &mut HeaderMap) -> Result<(), String> {
+    let text = |name: &str| event.headers.get(name).and_then(|value| value.to_str().ok());
+    // Only of trusted proxies was it kept; the first one met the sender.
+    let host =
+        text("x-forwarded-host").and_then(|hosts| hosts.split(',').next()).map(str::trim).or_else(|| text("host"));
+    let seen_url = host.map(|host| format!("{}://{host}", if event.https { "https" } else { "http" }));
+    let again =
+        Again { method: &event.method, target: &event.target, seen_url: seen_url.as_deref(), body: &event.body, now };
+    verifier.resign(&again, headers).map_err(|no| no.to_string())
 }
 
 fn rate(rate: Rate) -> engine::Rate {

@@ -109,7 +109,12 @@ impl Delivery {
 
     /// Counts an event that is durable. Whether its sender still waits for the answer does not matter (I1).
     pub(super) fn accepted(&mut self, event: &Event) {
-        self.counters(&event.source).accepted(&event.key_source);
+        let counters = self.counters(&event.source);
+        counters.accepted();
+        // Those that are not genuine have no key either, and a lane of their own.
+        if event.lane.group.is_fallback() {
+            counters.fallback(&event.key_source);
+        }
     }
 
     /// Events that are durable now, in the order of their seqs, as the engine needs them.

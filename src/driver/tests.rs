@@ -190,7 +190,13 @@ async fn an_event_is_counted_at_its_commit_though_its_sender_has_given_up() {
     w.memory.fail_next(Call::Append, Error::Full("no space".into()));
     assert_eq!(w.submit(3, 1).await.unwrap(), Err(Shed::Full));
     assert!(counted(r#"fairlane_events_accepted_total{source="test"} 2"#));
-    assert!(counted(r#"fairlane_fallback_events_total{source="test",reason="no_rule"} 2"#));
+    // It is in a lane of its own, rule or not: what counts is the lane.
+    assert!(counted(r#"fairlane_fallback_events_total{source="test",reason="no_rule"} 0"#));
+    let mut keyless = event(4, 1);
+    keyless.lane.group = Group::fallback();
+    let charge = Budget::new(usize::MAX).open(Some(0)).unwrap();
+    assert!(w.handle.submit(Arc::new(keyless), charge).await.is_ok());
+    assert!(counted(r#"fairlane_fallback_events_total{source="test",reason="no_rule"} 1"#));
 }
 
 #[tokio::test(start_paused = true)]

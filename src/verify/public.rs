@@ -4,7 +4,10 @@
 //! The only place that names the crate behind them. A key is read once, strictly, when the
 //! verifier is made; nothing here is secret, so nothing needs constant time.
 
-use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use ring::signature::{
+    ECDSA_P256_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_2048_8192_SHA256,
+    UnparsedPublicKey,
+};
 
 /// A signature algorithm with a public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub enum PublicAlg {
     EcdsaP256,
     /// RSA with SHA-256 and PKCS #1 v1.5 padding (RFC 8017 §8.2), keys of 2048 to 8192 bits.
     RsaPkcs1,
+    /// The same with SHA-1: SNS still signs so unless a topic is told to use version 2.
+    RsaPkcs1Sha1,
 }
 
 /// A public key that was read.
@@ -31,7 +36,7 @@ const ED25519_BYTES: usize = 32;
 /// Moduli of 2048 to 8192 bits: what the verification takes, and what providers use.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
-const SEQUENCE: u8 = 0x30;
+pub(super) const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
 const INTEGER: u8 = 0x02;
 
@@ -42,7 +47,9 @@ impl PublicAlg {
         match self {
             Self::Ed25519 => "an Ed25519 public key, 32 bytes in the form that the provider shows",
             Self::EcdsaP256 => "a P-256 public key, its SubjectPublicKeyInfo in base64 or PEM",
-            Self::RsaPkcs1 => "an RSA public key of 2048 to 8192 bits, -----BEGIN PUBLIC KEY----- and so on",
+            Self::RsaPkcs1 | Self::RsaPkcs1Sha1 => {
+                "an RSA public key of 2048 to 8192 bits, -----BEGIN PUBLIC KEY----- and so on"
+            }
         }
     }
 }
@@ -56,13 +63,14 @@ impl PublicKey {
             PublicAlg::EcdsaP256 => {
                 inside(bytes, EC_P256).filter(|point| point.len() == POINT_BYTES && point.starts_with(&[4]))?
             }
-            PublicAlg::RsaPkcs1 => inside(bytes, RSA).filter(|key| is_rsa(key))?,
+            PublicAlg::RsaPkcs1 | PublicAlg::RsaPkcs1Sha1 => inside(bytes, RSA).filter(|key| is_rsa(key))?,
         };
         let key: Box<[u8]> = key.into();
         Some(Self(match alg {
             PublicAlg::Ed25519 => UnparsedPublicKey::new(&ED25519, key),
             PublicAlg::EcdsaP256 => UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key),
             PublicAlg::RsaPkcs1 => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key),
+            PublicAlg::RsaPkcs1Sha1 => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY, key),
         }))
     }
 
@@ -93,12 +101,12 @@ fn is_rsa(key: &[u8]) -> bool {
 }
 
 /// The contents of the one DER value of this tag that `der` is.
-fn whole(tag: u8, der: &[u8]) -> Option<&[u8]> {
+pub(super) fn whole(tag: u8, der: &[u8]) -> Option<&[u8]> {
     value(tag, der).filter(|(_, rest)| rest.is_empty()).map(|(contents, _)| contents)
 }
 
 /// The contents of the DER value of this tag at the beginning, and what follows it.
-fn value(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn value(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = der.strip_prefix(&[tag])?.split_first()?;
     let (len, rest) = match first {
         0..=0x7f => (usize::from(first), rest),

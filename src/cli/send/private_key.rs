@@ -24,7 +24,9 @@ impl PrivateKey {
         let (kind, how) = match alg {
             PublicAlg::Ed25519 => ("an Ed25519", "openssl genpkey -algorithm ed25519"),
             PublicAlg::EcdsaP256 => ("a P-256", "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256"),
-            PublicAlg::RsaPkcs1 => ("an RSA", "openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048"),
+            PublicAlg::RsaPkcs1 | PublicAlg::RsaPkcs1Sha1 => {
+                ("an RSA", "openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048")
+            }
         };
         let wrong = || {
             format!(
@@ -43,7 +45,7 @@ impl PrivateKey {
                     .ok()
                     .map(|key| Self::EcdsaP256(Box::new(key)))
             }
-            PublicAlg::RsaPkcs1 => RsaKeyPair::from_pkcs8(&der)
+            PublicAlg::RsaPkcs1 | PublicAlg::RsaPkcs1Sha1 => RsaKeyPair::from_pkcs8(&der)
                 .or_else(|_| RsaKeyPair::from_der(&der))
                 .ok()
                 .map(|key| Self::Rsa(Box::new(key))),
