@@ -30,7 +30,7 @@ pub(super) struct Remote {
     #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "gateway.yaml")]
     config: PathBuf,
     /// The admin address, where it is not the configuration's
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
     admin: Option<SocketAddr>,
     /// The data directory, where it is not the configuration's; it holds the token
     #[arg(long, value_name = "DIR")]

@@ -31,7 +31,7 @@ use super::served::{Judged, Served, aside};
 use super::{Fetch, Limits, Settings, Source};
 use crate::clock::Clock;
 use crate::driver::{Budget, Charge, Crowded, Handle, Shed};
-use crate::event::{Event, EventId, KeySource, Mono, Wall};
+use crate::event::{Event, EventId, Mono, Wall};
 use crate::key;
 use crate::verify;
 use crate::verify::scheme::Scheme;
@@ -280,7 +280,6 @@ async fn ingest(
         Ok(Err(shed)) => return Err(Refused::Shed(shed)),
         Err(_elapsed) => return Err(Refused::Shed(Shed::TooSlow)),
     }
-    source.metrics.accepted();
     Ok(answer.map_or_else(|| reply::accepted(source, id), reply::handshake))
 }
 
@@ -358,11 +357,6 @@ fn group(
                 query: parts.uri.query(),
                 body: &body,
             });
-            match &grouped.key_source {
-                KeySource::Rule { .. } => {}
-                KeySource::Missing(missing) => source.metrics.fallback(Some(*missing)),
-                KeySource::NoRule => source.metrics.fallback(None),
-            }
             (grouped, Arc::clone(judged.verified.label()))
         }
         // Nothing that it says is believed: it cannot choose a lane, and nothing waits for it.
