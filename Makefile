@@ -56,6 +56,6 @@ fuzz: ## Mutated requests through every scheme and key for FUZZ_SECONDS (600)
 bench-verify: ## What judging and grouping a request costs, 1 KB to 10 MB
 	$(CARGO) bench --locked --bench verify
 
-bench: ## Compare with nginx on this machine, in one run (a minute; BENCH_ROUNDS=, BENCH_SECONDS= to change)
+bench: ## Compare with nginx on this machine, and what quiet stores wait, in one run (five minutes; BENCH_ROUNDS=, BENCH_SECONDS= to change)
 	@.ci/setup bench
 	$(CARGO) bench --locked --bench gateway

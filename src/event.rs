@@ -60,6 +60,12 @@ impl Wall {
         Self(self.0.saturating_add(micros(span)))
     }
 
+    /// This moment and `span` earlier; saturates at the epoch.
+    #[must_use]
+    pub fn minus(self, span: std::time::Duration) -> Self {
+        Self(self.0.saturating_sub(micros(span)))
+    }
+
     /// How long after `earlier` this moment is; zero when the clock was set back since.
     #[must_use]
     pub fn since(self, earlier: Self) -> std::time::Duration {
@@ -189,6 +195,12 @@ impl Group {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether this is the lane of events without a key.
+    #[must_use]
+    pub fn is_fallback(&self) -> bool {
+        &*self.0 == "~fallback"
     }
 
     /// Whether this is one of our own lanes rather than a tenant's.

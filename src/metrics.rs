@@ -1,22 +1,33 @@
 //! Names and numbers: every metric of the gateway, in one place.
 //!
 //! Each is registered here and nowhere else, with its name, its labels and what it counts. What a stage needs often it
-//! takes once as a [`SourceMetrics`], so that counting an event looks nothing up.
+//! takes once as a [`SourceMetrics`], so that counting an event looks nothing up. `docs/metrics.md` is written from the same table:
+//!
+//! ```sh
+//! UPDATE_EXPECTED=1 cargo test --lib metrics
+//! ```
+
+mod ages;
+mod groups;
+mod names;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
 
-use crate::event::Missing;
+use crate::event::{KeySource, Missing};
+use ages::Ages;
+use groups::GroupMetrics;
+pub use groups::{GroupNumbers, TOP};
+use names::Names;
 
 /// Seconds from 100 µs to 26 s, each bound 2.4 times the one before: a commit takes about a disk's `fdatasync`.
 const COMMIT_SECONDS: [f64; 14] =
@@ -30,6 +41,9 @@ const WAIT_SECONDS: [f64; 14] =
 const ATTEMPT_SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
+/// A group with an older event is one to look at (the default of `alerts.backlog_age.group`).
+const GROUP_OLD: Duration = Duration::from_mins(5);
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabel {
     source: String,
@@ -39,6 +53,12 @@ struct SourceLabel {
 struct ReasonLabel {
     source: String,
     reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabel {
+    source: String,
+    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -66,10 +86,13 @@ struct BuildLabel {
 /// All metrics.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
+    names: Names,
     accepted: Family<SourceLabel, Counter>,
     rejected: Family<ReasonLabel, Counter>,
     shed: Family<ReasonLabel, Counter>,
+    unverified: Family<ReasonLabel, Counter>,
+    handshakes: Family<HandshakeLabel, Counter>,
+    fetches: Family<OutcomeLabel, Counter>,
     fallback: Family<ReasonLabel, Counter>,
     secrets: Family<SecretLabel, Counter>,
     skew: Family<SourceLabel, Gauge<f64, AtomicU64>>,
@@ -83,6 +106,8 @@ pub struct Metrics {
     slots: Family<StateLabel, Gauge>,
     breaker: Gauge,
     retries_overdue: Gauge,
+    backlog_age: Ages,
+    groups_over_age: Gauge,
     /// Seconds from the start of a batch's write to its durability.
     pub commit_seconds: Histogram,
     /// Events pending.
@@ -111,161 +136,93 @@ impl Metrics {
     /// Registers everything; `durability` is the store's, for `fairlane_build_info`.
     #[must_use]
     pub fn new(durability: &str) -> Self {
-        let mut registry = Registry::with_prefix("fairlane");
-        let accepted = Family::default();
-        registry.register("events_accepted", "Events stored and answered with a 2xx", accepted.clone());
-        let rejected = Family::default();
-        registry.register("events_rejected", "Requests refused before they became events", rejected.clone());
-        let shed = Family::default();
-        registry.register("shed", "Genuine requests refused for want of room", shed.clone());
-        let fallback = Family::default();
-        registry.register("fallback_events", "Events without a fairness key", fallback.clone());
-        let secrets = Family::default();
-        registry.register("secret_matches", "Signatures by the place of the secret that matched", secrets.clone());
-        let skew = Family::default();
-        registry.register("clock_skew_seconds", "The sender's clock minus ours, at its last signed time", skew.clone());
-        let attempts = Family::default();
-        registry.register("attempts", "Attempts to the upstream that ended, by outcome", attempts.clone());
-        let attempt_seconds = Histogram::new(ATTEMPT_SECONDS);
-        registry.register(
-            "attempt_seconds",
-            "From the start of an attempt to its end, the answer's body included",
-            attempt_seconds.clone(),
-        );
-        let live = Family::default();
-        registry.register(
-            "live_requests",
-            "Requests whose senders wait for the upstream's answer, by outcome",
-            live.clone(),
-        );
-        let delivered = Family::default();
-        registry.register("events_delivered", "Events that the upstream has, durably settled", delivered.clone());
-        let dead = Family::default();
-        registry.register("events_dead", "Events that went to the dead letters", dead.clone());
-        let wait_seconds = Histogram::new(WAIT_SECONDS);
-        registry.register(
-            "wait_seconds",
-            "From the durable commit, or the due time, to the lease",
-            wait_seconds.clone(),
-        );
-        let quiet_wait_seconds = Histogram::new(WAIT_SECONDS);
-        registry.register(
-            "quiet_wait_seconds",
-            "The same for events that found their lane within its burst: the promise of fairness",
-            quiet_wait_seconds.clone(),
-        );
-        let slots = Family::default();
-        registry.register("slots", "Attempts to the upstream that may be in flight, by who holds them", slots.clone());
-        let breaker = Gauge::default();
-        registry.register(
-            "breaker_state",
-            "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open",
-            breaker.clone(),
-        );
-        let retries_overdue = Gauge::default();
-        registry.register(
-            "retries_overdue",
-            "Retries that could go and whose time came long ago; 0",
-            retries_overdue.clone(),
-        );
-        let commit_seconds = Histogram::new(COMMIT_SECONDS);
-        registry.register(
-            "commit_seconds",
-            "From the start of a batch's write to its durability",
-            commit_seconds.clone(),
-        );
-        let backlog_events = Gauge::default();
-        registry.register("backlog_events", "Events accepted and not settled", backlog_events.clone());
-        let backlog_oldest_age = Gauge::<f64, AtomicU64>::default();
-        registry.register("backlog_oldest_age_seconds", "Age of the oldest of them", backlog_oldest_age.clone());
-        let lanes_active = Gauge::default();
-        registry.register("lanes_active", "Lanes with events that are not settled", lanes_active.clone());
-        let store_bytes = Gauge::default();
-        registry.register("store_bytes", "Bytes that the store takes", store_bytes.clone());
-        let disk_free_bytes = Gauge::default();
-        registry.register("disk_free_bytes", "Bytes free on the store's file system", disk_free_bytes.clone());
-        let store_poll_age = Gauge::<f64, AtomicU64>::default();
-        registry.register("store_poll_age_seconds", "Since the driver's last turn", store_poll_age.clone());
-        let connections = Gauge::<i64, AtomicI64>::default();
-        registry.register("connections", "Open connections of senders", connections.clone());
-        let buffered_bytes = Gauge::default();
-        registry.register(
-            "buffered_bytes",
-            "Bytes of bodies in memory that are not stored yet",
-            buffered_bytes.clone(),
-        );
-        let config_ok = Gauge::default();
-        config_ok.set(1);
-        registry.register("config_ok", "1 while the file on disk is the configuration that runs", config_ok.clone());
-        let invariant_violations = Counter::default();
-        registry.register("invariant_violations", "Invariants found broken; must stay 0", invariant_violations.clone());
-        let build =
-            Info::new(BuildLabel { version: env!("CARGO_PKG_VERSION").to_owned(), durability: durability.to_owned() });
-        // The crate appends `_info` to the name.
-        registry.register("build", "What runs", build);
-        Self {
-            registry,
-            accepted,
-            rejected,
-            shed,
-            fallback,
-            secrets,
-            skew,
-            attempts,
-            attempt_seconds,
-            live,
-            delivered,
-            dead,
-            wait_seconds,
-            quiet_wait_seconds,
-            slots,
-            breaker,
-            retries_overdue,
-            commit_seconds,
-            backlog_events,
-            backlog_oldest_age,
-            lanes_active,
-            store_bytes,
-            disk_free_bytes,
-            store_poll_age,
-            connections,
-            buffered_bytes,
-            config_ok,
-            invariant_violations,
-        }
+        let mut names = Names::new();
+        let build = BuildLabel { version: env!("CARGO_PKG_VERSION").to_owned(), durability: durability.to_owned() };
+        // The crate appends `_info` to the name, as `_total` to those of counters.
+        names.put("build", &["version", "durability"], "What runs", Info::new(build));
+        let metrics = Self {
+            accepted: names.add("events_accepted", &["source"], "Events that became durable, answered in time or not", Family::default()),
+            rejected: names.add("events_rejected", &["source", "reason"], "Requests refused before they became events", Family::default()),
+            shed: names.add("shed", &["source", "reason"], "Genuine requests refused for want of room", Family::default()),
+            unverified: names.add("unverified_events", &["source", "reason"], "Requests that are not genuine and were let through (enforce: false)", Family::default()),
+            handshakes: names.add("handshakes", &["source", "outcome"], "Handshakes of providers, by what they were answered", Family::default()),
+            fetches: names.add("key_fetches", &["outcome"], "Keys of providers that were asked for, by outcome", Family::default()),
+            fallback: names.add("fallback_events", &["source", "reason"], "Events without a fairness key", Family::default()),
+            secrets: names.add("secret_matches", &["source", "index"], "Signatures by the place of the secret that matched", Family::default()),
+            skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
+            delivered: names.add("events_delivered", &["source"], "Events that the upstream has, durably settled", Family::default()),
+            dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
+            attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
+            attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
+            live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
+            wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
+            quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
+            commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
+            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free", Family::default()),
+            breaker: names.add("breaker_state", &[], "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open", Gauge::default()),
+            retries_overdue: names.add("retries_overdue", &[], "Retries that could go and whose time came more than 10 s ago; 0", Gauge::default()),
+            backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
+            backlog_oldest_age: names.add("backlog_oldest_age_seconds", &[], "Age of the oldest of them", Gauge::default()),
+            backlog_age: names.add("backlog_age_seconds", &[], "Groups by the age of their oldest pending event, as they stand at the scrape: not cumulative over time", Ages::default()),
+            groups_over_age: names.add("groups_over_age", &[], "Groups whose oldest pending event is more than 5 min old", Gauge::default()),
+            lanes_active: names.add("lanes_active", &[], "Lanes with events that are not settled", Gauge::default()),
+            store_bytes: names.add("store_bytes", &[], "Bytes that the store takes", Gauge::default()),
+            disk_free_bytes: names.add("disk_free_bytes", &[], "Bytes free on the store's file system", Gauge::default()),
+            store_poll_age: names.add("store_poll_age_seconds", &[], "Since the driver's last turn", Gauge::default()),
+            connections: names.add("connections", &[], "Open connections of senders", Gauge::default()),
+            buffered_bytes: names.add("buffered_bytes", &[], "Bytes of bodies in memory that are not stored yet", Gauge::default()),
+            config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
+            invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
+            names,
+        };
+        metrics.config_ok.set(1);
+        metrics
+    }
+
+    /// All metrics as `docs/metrics.md` lists them: two Markdown tables.
+    #[must_use]
+    pub fn reference() -> String {
+        const HEAD: &str = "| name | kind | labels | what |\n| --- | --- | --- | --- |\n";
+        let (all, groups) = (Self::new("fsync").names.rows(), GroupMetrics::new().rows());
+        format!(
+            "{HEAD}{all}\nWhere `admin.open_metrics` is false, also of the {TOP} groups with most pending events:\n\n{HEAD}{groups}"
+        )
     }
 
     /// The counters of one source, to be kept with it.
     #[must_use]
     pub fn source(self: &Arc<Self>, name: &str) -> SourceMetrics {
         let label = SourceLabel { source: name.to_owned() };
-        let reason = |family: &Family<ReasonLabel, Counter>, reason: &str| {
-            family.get_or_create_owned(&ReasonLabel { source: name.to_owned(), reason: reason.to_owned() })
-        };
+        // Every source is there from its first scrape on, with zeros.
+        drop(self.events_of(name));
         SourceMetrics {
             all: Arc::clone(self),
             name: name.to_owned(),
-            accepted: self.accepted.get_or_create_owned(&label),
             skew: self.skew.get_or_create_owned(&label),
-            fallback: Missing::ALL.into_iter().map(|m| (m, reason(&self.fallback, m.as_str()))).collect(),
-            no_rule: reason(&self.fallback, "no_rule"),
             secrets: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// The counters of one source's events, to be kept by who counts them.
+    #[must_use]
+    pub fn events_of(&self, source: &str) -> EventMetrics {
+        let label = SourceLabel { source: source.to_owned() };
+        let fallback = |reason: &str| {
+            let label = ReasonLabel { source: source.to_owned(), reason: reason.to_owned() };
+            self.fallback.get_or_create_owned(&label)
+        };
+        EventMetrics {
+            accepted: self.accepted.get_or_create_owned(&label),
+            delivered: self.delivered.get_or_create_owned(&label),
+            dead: self.dead.get_or_create_owned(&label),
+            fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
+            no_rule: fallback("no_rule"),
         }
     }
 
     /// A request refused before any source was found for it.
     pub fn rejected_without_source(&self, reason: &'static str) {
         self.rejected.get_or_create(&ReasonLabel { source: String::new(), reason: reason.to_owned() }).inc();
-    }
-
-    /// An event of this source is delivered, durably.
-    pub fn delivered(&self, source: &str) {
-        self.delivered.get_or_create(&SourceLabel { source: source.to_owned() }).inc();
-    }
-
-    /// An event of this source is dead, durably.
-    pub fn dead(&self, source: &str) {
-        self.dead.get_or_create(&SourceLabel { source: source.to_owned() }).inc();
     }
 
     /// An event got its lease after `wait`; `quiet` when it had found its lane within its burst.
@@ -276,12 +233,19 @@ impl Metrics {
         }
     }
 
-    /// What the scheduler stands at: slots by who holds them (names and counts), the breaker's position (0 to 3), retries overdue.
-    pub fn scheduler(&self, slots: [(&'static str, u32); 4], breaker: i64, overdue: u64) {
+    /// What the scheduler stands at: slots by who holds them (names and counts), the breaker's position (0 to 3).
+    pub fn scheduler(&self, slots: [(&'static str, u32); 4], breaker: i64) {
         for (state, count) in slots {
             self.slots.get_or_create(&StateLabel { state }).set(count.into());
         }
         self.breaker.set(breaker);
+    }
+
+    /// How old the oldest event of each group is, and how many retries are overdue.
+    pub fn backlog(&self, ages: impl Iterator<Item = Duration>, overdue: u64) {
+        let mut old = 0;
+        self.backlog_age.set(ages.inspect(|age| old += i64::from(*age > GROUP_OLD)));
+        self.groups_over_age.set(old);
         self.retries_overdue.set(i64::try_from(overdue).unwrap_or(i64::MAX));
     }
 
@@ -289,6 +253,11 @@ impl Metrics {
     pub fn attempted(&self, outcome: &'static str, took: Duration) {
         self.attempts.get_or_create(&OutcomeLabel { outcome }).inc();
         self.attempt_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A provider's key was asked for: `fetched`, `not_there`, `failed`, or there were too many (`limited`).
+    pub fn fetched(&self, outcome: &'static str) {
+        self.fetches.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// A request whose sender waited for the upstream's answer ended like this.
@@ -301,8 +270,20 @@ impl Metrics {
     /// # Errors
     /// When a value cannot be written, which formatting into memory does not do.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        self.encode_with(&[])
+    }
+
+    /// The same with metrics of these groups.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn encode_with(&self, groups: &[GroupNumbers]) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        text::encode_registry(&mut text, self.names.registry())?;
+        let of_groups = GroupMetrics::new();
+        groups.iter().for_each(|group| of_groups.set(group));
+        text::encode_registry(&mut text, of_groups.registry())?;
+        text::encode_eof(&mut text)?;
         Ok(text)
     }
 
@@ -313,32 +294,56 @@ impl Metrics {
     }
 }
 
-/// The counters of one source.
+/// The counters of one source's events: what became durable, and nothing before it (I7).
 #[derive(Debug)]
-pub struct SourceMetrics {
-    all: Arc<Metrics>,
-    name: String,
+pub struct EventMetrics {
     accepted: Counter,
-    skew: Gauge<f64, AtomicU64>,
+    delivered: Counter,
+    dead: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
-    secrets: parking_lot::Mutex<HashMap<usize, Counter>>,
 }
 
-impl SourceMetrics {
-    /// An event is durable and will be answered with a 2xx.
+impl EventMetrics {
+    /// An event is durable, whether or not its sender still waits for the answer.
     pub fn accepted(&self) {
         self.accepted.inc();
     }
 
-    /// An event has no key; `None`: no rule applies to its source.
-    pub fn fallback(&self, missing: Option<Missing>) {
-        match missing.and_then(|m| self.fallback.get(&m)) {
-            Some(counter) => counter.inc(),
-            None => self.no_rule.inc(),
-        };
+    /// A durable event is in the fallback lane, for this reason.
+    pub fn fallback(&self, key_source: &KeySource) {
+        match key_source {
+            KeySource::Rule { .. } => {}
+            KeySource::Missing(missing) => {
+                self.fallback.get(missing).map(Counter::inc);
+            }
+            KeySource::NoRule => {
+                self.no_rule.inc();
+            }
+        }
     }
 
+    /// An event is delivered, durably.
+    pub fn delivered(&self) {
+        self.delivered.inc();
+    }
+
+    /// An event is dead, durably.
+    pub fn dead(&self) {
+        self.dead.inc();
+    }
+}
+
+/// The counters of one source's requests.
+#[derive(Debug)]
+pub struct SourceMetrics {
+    all: Arc<Metrics>,
+    name: String,
+    skew: Gauge<f64, AtomicU64>,
+    secrets: parking_lot::Mutex<HashMap<usize, Counter>>,
+}
+
+impl SourceMetrics {
     /// The signature matched with the secret at this place of the list.
     pub fn secret_matched(&self, index: usize) {
         let mut secrets = self.secrets.lock();
@@ -361,6 +366,16 @@ impl SourceMetrics {
         self.all.rejected.get_or_create(&self.reason(reason)).inc();
     }
 
+    /// A request that is not genuine was let through.
+    pub fn unverified(&self, reason: &'static str) {
+        self.all.unverified.get_or_create(&self.reason(reason)).inc();
+    }
+
+    /// A handshake was `answered`, `refused`, could not be completed (`failed`), or there were too many (`limited`).
+    pub fn handshake(&self, outcome: &'static str) {
+        self.all.handshakes.get_or_create(&HandshakeLabel { source: self.name.clone(), outcome }).inc();
+    }
+
     /// A genuine request was refused for want of room.
     pub fn shed(&self, reason: &'static str) {
         self.all.shed.get_or_create(&self.reason(reason)).inc();
@@ -379,28 +394,40 @@ mod tests {
     fn what_is_counted_is_exposed_under_its_documented_name() {
         let metrics = Arc::new(Metrics::new("fsync"));
         let source = metrics.source("/hooks");
-        source.accepted();
+        let events = metrics.events_of("/hooks");
+        let rule = KeySource::Rule { rule: "body.id".into(), signed: true };
+        for key_source in [rule, KeySource::Missing(Missing::NotJson), KeySource::NoRule] {
+            events.accepted();
+            events.fallback(&key_source);
+        }
+        events.delivered();
         source.rejected("bad_signature");
         source.shed("full");
-        source.fallback(Some(Missing::NotJson));
-        source.fallback(None);
+        source.unverified("stale");
+        source.handshake("answered");
         source.secret_matched(1);
         source.skew(-3);
         metrics.rejected_without_source("unknown_path");
+        metrics.fetched("not_there");
         metrics.commit_seconds.observe(0.001);
         metrics.attempted("delivered", Duration::from_millis(3));
         metrics.lived("relayed");
         let text = metrics.encode().unwrap();
         for line in [
-            r#"fairlane_events_accepted_total{source="/hooks"} 1"#,
+            r#"fairlane_events_accepted_total{source="/hooks"} 3"#,
+            r#"fairlane_events_delivered_total{source="/hooks"} 1"#,
+            r#"fairlane_events_dead_total{source="/hooks"} 0"#,
             r#"fairlane_events_rejected_total{source="/hooks",reason="bad_signature"} 1"#,
             r#"fairlane_events_rejected_total{source="",reason="unknown_path"} 1"#,
             r#"fairlane_shed_total{source="/hooks",reason="full"} 1"#,
+            r#"fairlane_unverified_events_total{source="/hooks",reason="stale"} 1"#,
+            r#"fairlane_handshakes_total{source="/hooks",outcome="answered"} 1"#,
             r#"fairlane_fallback_events_total{source="/hooks",reason="not_json"} 1"#,
             r#"fairlane_fallback_events_total{source="/hooks",reason="no_rule"} 1"#,
             r#"fairlane_secret_matches_total{source="/hooks",index="1"} 1"#,
             r#"fairlane_clock_skew_seconds{source="/hooks"} -3.0"#,
             r#"fairlane_build_info{version="0.1.0",durability="fsync"} 1"#,
+            r#"fairlane_key_fetches_total{outcome="not_there"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,
             r#"fairlane_live_requests_total{outcome="relayed"} 1"#,
@@ -411,6 +438,45 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
-        assert_eq!(metrics.accepted_of("/hooks"), 1);
+        assert_eq!(metrics.accepted_of("/hooks"), 3);
+    }
+
+    #[test]
+    fn ages_stand_as_they_are_and_groups_are_named_only_where_they_are_given() {
+        let metrics = Metrics::new("fsync");
+        let ages = [0, 0, 30, 400, 1_000_000].map(Duration::from_secs);
+        metrics.backlog(ages.into_iter(), 2);
+        metrics.backlog(ages.into_iter().skip(2), 1);
+        let text = metrics.encode().unwrap();
+        for line in [
+            r#"fairlane_backlog_age_seconds_bucket{le="15.0"} 0"#,
+            r#"fairlane_backlog_age_seconds_bucket{le="60.0"} 1"#,
+            r#"fairlane_backlog_age_seconds_bucket{le="900.0"} 2"#,
+            r#"fairlane_backlog_age_seconds_bucket{le="+Inf"} 3"#,
+            "fairlane_backlog_age_seconds_count 3",
+            "fairlane_groups_over_age 2",
+            "fairlane_retries_overdue 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("group="), "{text}");
+        let noisy = GroupNumbers { group: "noisy".into(), backlog: 7, ..GroupNumbers::default() };
+        let text = metrics.encode_with(&[noisy]).unwrap();
+        assert!(text.lines().any(|l| l == r#"fairlane_group_backlog_events{group="noisy"} 7.0"#), "{text}");
+        assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
+    }
+
+    #[test]
+    fn the_documented_list_is_the_one_that_is_registered() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = page.split_once("| name |").expect("docs/metrics.md has lost its tables");
+        let (_, after) = rest.rsplit_once("|\n").expect("docs/metrics.md has lost its tables");
+        let wanted = format!("{before}{}{after}", Metrics::reference());
+        if std::env::var_os("UPDATE_EXPECTED").is_some() {
+            std::fs::write(path, &wanted).unwrap();
+        }
+        let now = std::fs::read_to_string(path).unwrap();
+        assert_eq!(now, wanted, "UPDATE_EXPECTED=1 cargo test --lib metrics writes the list again");
     }
 }

@@ -175,7 +175,7 @@ fn a_secret_is_the_text_that_stands_there() {
 fn judged(config: &Config, headers: &http::HeaderMap) -> bool {
     let request =
         fairlane::verify::Request { method: &http::Method::POST, target: "/a", seen_url: None, headers, body: b"" };
-    config.sources[0].verifier.judge(&request, fairlane::event::Wall::from_unix_s(1_700_000_000)).is_ok()
+    config.sources[0].senders[0].verifier.judge(&request, fairlane::event::Wall::from_unix_s(1_700_000_000)).is_ok()
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_key_is_the_source_s_then_the_provider_s_then_the_common_one() {
     let hmac = "verify: { hmac: { header: X-Sig }, secret: \"${SHOPIFY_SECRET}\" }";
     let common = "groups: { key: body.account }";
     let key = |source: &str, rest: &str| {
-        let key = source_of(source, rest).key?;
+        let key = source_of(source, rest).senders[0].key.clone()?;
         Some((key.rule.text().to_owned(), key.namespace.map(|n| n.to_string()), key.signed))
     };
     let is =
@@ -232,7 +232,8 @@ fn a_key_is_the_source_s_then_the_provider_s_then_the_common_one() {
     assert_eq!(namespace.as_deref(), fairlane::verify::preset("github").unwrap().namespace);
     assert_eq!(key(&format!("{github}, key: body.id"), ""), is("body.id", None, true));
     assert_eq!(key(&format!("{github}, namespace: g, key: body.id"), ""), is("body.id", Some("g"), true));
-    let stripe = source_of("verify: { provider: stripe, secret: \"${STRIPE_SECRET}\" }", "").key.unwrap();
+    let stripe =
+        source_of("verify: { provider: stripe, secret: \"${STRIPE_SECRET}\" }", "").senders[0].key.clone().unwrap();
     assert_eq!(stripe.reserved, Some("platform"));
 }
 

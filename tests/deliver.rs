@@ -6,6 +6,8 @@
 
 #[path = "deliver/connections.rs"]
 mod connections;
+#[path = "deliver/fetch.rs"]
+mod fetch;
 #[path = "deliver/tls.rs"]
 mod tls;
 #[path = "deliver/upstream.rs"]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use support::upstream::{answer, upstream};
 use support::{Client, gateway, post};
 
 const ANY: &str = r#"
@@ -127,6 +128,36 @@ fn sigterm_under_load_answers_every_accepted_request_and_ends_in_time() {
         let again = support::gateway(ANY).again_in(dir).start();
         assert_eq!(again.events("").len(), sent.accepted.len());
     }
+}
+
+#[test]
+fn sigterm_while_it_delivers_loses_nothing_and_repeats_nothing() {
+    // Four slots of 30 ms are 130 events a second, far less than what is accepted.
+    let receiver = upstream(|_| answer(200).after(Duration::from_millis(30)));
+    let yaml = ANY.replace("http://127.0.0.1:9", &format!("{{ url: \"{}\", concurrency: 4 }}", receiver.url()));
+    let gateway = gateway(&yaml).start();
+    let load = Load::start(gateway.address, 8, true);
+    load.wait_for(500);
+    receiver.wait_for(20);
+    let (status, dir) = gateway.stop();
+    let sent = load.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(
+        receiver.count() < sent.accepted.len(),
+        "nothing was left to deliver: it stopped too late to show anything"
+    );
+
+    let again = support::gateway(&yaml).again_in(dir).start();
+    let all = receiver.wait_for(sent.accepted.len());
+    while again.json("/api/v1/status")["backlog"]["events"] != 0 {
+        std::thread::yield_now();
+    }
+    let mut ids: Vec<_> = all.iter().map(|request| request.header("fairlane-event-id").unwrap()).collect();
+    ids.sort_unstable();
+    let mut accepted: Vec<_> = sent.accepted.iter().map(String::as_str).collect();
+    accepted.sort_unstable();
+    assert_eq!(ids, accepted, "each once: what was in flight had ended and was settled");
+    assert_eq!(receiver.count(), accepted.len());
 }
 
 #[test]

@@ -186,3 +186,22 @@ fn doctor_looks_at_the_machine() {
     assert!(text.contains("below min_free") && text.contains("wrong\n"), "{text}");
     assert!(!dir.path().join("fairlane-data").exists(), "it only looks");
 }
+
+#[test]
+fn asking_a_gateway_needs_no_secret_of_its_sources() {
+    let gateway = gateway(ANY).start();
+    let dir = tempfile::tempdir().unwrap();
+    let (admin, data) = (gateway.admin.to_string(), gateway.dir().join("data").display().to_string());
+    let at = format!("admin: {{ address: \"{admin}\" }}\nstore: {{ embedded: {{ path: {data:?} }} }}\n");
+    let secret = "sources: [{ path: /a, verify: { provider: shopify, secret: \"${NOT_SET_ANYWHERE}\" } }]\n";
+    std::fs::write(dir.path().join("gateway.yaml"), format!("{at}{secret}")).unwrap();
+    let output = fairlane(dir.path(), &["groups"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    // Told where it is, it needs no file either.
+    let output = fairlane(dir.path(), &["groups", "-c", "none.yaml", "--admin", &admin, "--data", &data]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    // What it does need has to be right.
+    std::fs::write(dir.path().join("gateway.yaml"), format!("admin: {{ address: here }}\n{secret}")).unwrap();
+    let output = fairlane(dir.path(), &["groups"]);
+    assert!(said(&output).contains("admin.address") && !said(&output).contains("NOT_SET"), "{}", said(&output));
+}

@@ -5,6 +5,7 @@
 //! `FUZZ_SEED=n` begins elsewhere. A failure prints its seed, which is tried alone with `FUZZ_SEED=n FUZZ_ROUNDS=1`.
 #![cfg(test)]
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use fairlane::clock::{Clock as _, SystemClock};
 use fairlane::event::{Secret, Wall};
 use fairlane::key::{Input, Rule, RuleSpec};
 use fairlane::verify::generic::HmacSpec;
-use fairlane::verify::{Choice, GenericSpec, Request, SecretSpec, Spec, Verifier, When, presets};
+use fairlane::verify::{
+    Agreed, Choice, GenericSpec, Material, Rejection, Request, SecretSpec, Spec, Verifier, When, presets,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
@@ -86,6 +89,8 @@ struct Fuzz {
     verifiers: Vec<Verifier>,
     cases: Vec<Case>,
     rules: Vec<Rule>,
+    /// What a gateway would fetch, by address.
+    keys: HashMap<String, String>,
 }
 
 #[test]
@@ -125,12 +130,21 @@ impl Fuzz {
     fn new() -> Self {
         let text = std::fs::read_to_string("tests/vectors/own.jsonl").unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let mut fuzz = Self { verifiers: Vec::new(), cases: Vec::new(), rules: rules() };
+        let mut fuzz = Self { verifiers: Vec::new(), cases: Vec::new(), rules: rules(), keys: HashMap::new() };
         for line in lines.filter(|line| line["expected"] == "valid") {
             let secrets: Vec<String> = serde_json::from_value(line["secrets"].clone()).unwrap();
-            let secrets = secrets.into_iter().map(|text| SecretSpec::new(Secret::new(text))).collect();
+            let secrets: Vec<_> = secrets.into_iter().map(|text| SecretSpec::new(Secret::new(text))).collect();
             let choice = Choice::Preset(line["scheme"].as_str().unwrap().to_owned());
-            fuzz.verifiers.push(Verifier::new(Spec::new(choice, secrets)).unwrap());
+            let topics: Vec<Box<str>> = serde_json::from_value(line["topics"].clone()).unwrap_or_default();
+            let agreed = |token| Agreed { token, topics: topics.clone(), ..Agreed::default() };
+            let spec = |agreed| Spec { agreed, ..Spec::new(choice.clone(), secrets.clone()) };
+            // A word for handshakes where the provider has one.
+            let verifier = Verifier::new(spec(agreed(Some(Secret::new("token")))));
+            fuzz.verifiers.push(verifier.or_else(|_| Verifier::new(spec(agreed(None)))).unwrap());
+            for key in line["keys"].as_array().into_iter().flatten() {
+                let text = |name: &str| key[name].as_str().unwrap().to_owned();
+                fuzz.keys.insert(text("url"), text("pem"));
+            }
             fuzz.cases.push(Case::of(&line, fuzz.verifiers.len() - 1));
         }
         assert!(presets().len() <= fuzz.cases.len(), "every preset has a right request to begin with");
@@ -173,13 +187,18 @@ impl Fuzz {
             body: &case.body,
         };
         let at = When::At(Wall::from_unix_s(case.now));
-        let genuine = verifier.judge_when(&request, at);
+        let genuine = match verifier.judge_when(&request, at) {
+            Err(Rejection::KeyNeeded { url }) => match self.keys.get(&*url) {
+                Some(pem) => verifier.judge_with(&request, at, Some(Material { url: &url, pem: pem.as_bytes() })),
+                None => Err(Rejection::KeyNeeded { url }),
+            },
+            judged => judged,
+        };
         if let Err(rejection) = &genuine {
             let text = rejection.to_string();
             assert!(text.chars().all(|c| !c.is_control()), "{}: {text:?}", case.id);
         }
-        let token = Secret::new("token");
-        if let Some(reply) = verifier.handshake(&request, at, Some(&token)) {
+        if let Some(reply) = verifier.handshake(&request, at) {
             assert!(reply.body.len() <= 64 * 1024, "{}: {} bytes echoed", case.id, reply.body.len());
         }
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));

@@ -50,17 +50,22 @@ impl Post {
         Self { body, signature }
     }
 
-    fn headers(&self, shop: usize) -> [(&'static str, String); 5] {
+    fn headers(&self, shop: &str) -> [(&'static str, String); 5] {
         [
             ("content-type", "application/json".into()),
             ("x-shopify-topic", "orders/create".into()),
-            ("x-shopify-shop-domain", format!("shop-{shop}.myshopify.com")),
-            ("x-shopify-webhook-id", format!("b54557e4-bdd9-4b37-8a5f-{shop:012}")),
+            ("x-shopify-shop-domain", format!("{shop}.myshopify.com")),
+            ("x-shopify-webhook-id", "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043".into()),
             ("x-shopify-hmac-sha256", self.signature.clone()),
         ]
     }
 
     fn request(&self, shop: usize) -> anyhow::Result<http::Request<Full<Bytes>>> {
+        self.request_of(&format!("shop-{shop}"))
+    }
+
+    /// The workload's request of that shop.
+    pub(crate) fn request_of(&self, shop: &str) -> anyhow::Result<http::Request<Full<Bytes>>> {
         let mut request = http::Request::post(PATH).header("host", "bench.example");
         for (name, value) in self.headers(shop) {
             request = request.header(name, value);
@@ -72,8 +77,11 @@ impl Post {
     fn script(&self) -> String {
         let mut requests = String::new();
         for shop in 0..SHOPS {
-            let headers: Vec<String> =
-                self.headers(shop).iter().map(|(name, value)| format!("[\"{name}\"]=\"{value}\"")).collect();
+            let headers: Vec<String> = self
+                .headers(&format!("shop-{shop}"))
+                .iter()
+                .map(|(name, value)| format!("[\"{name}\"]=\"{value}\""))
+                .collect();
             requests.push_str(&format!("  {{{}}},\n", headers.join(",")));
         }
         format!(
@@ -257,14 +265,22 @@ async fn send_by_schedule(
     Ok((latencies, failed))
 }
 
+/// The text at `path`, asked for on a connection of its own.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let request = http::Request::get(path).header("host", address.to_string()).body(Full::default())?;
+    let (status, text) = Connection::open(address).await?.read(request).await?;
+    anyhow::ensure!(status.is_success(), "{path}: {status} {text}");
+    Ok(text)
+}
+
 /// One client connection, with the task that moves its bytes.
-struct Connection {
+pub(crate) struct Connection {
     send: SendRequest<Full<Bytes>>,
     _io: JoinSet<hyper::Result<()>>,
 }
 
 impl Connection {
-    async fn open(address: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (send, connection) = handshake(TokioIo::new(stream)).await?;
@@ -274,12 +290,20 @@ impl Connection {
     }
 
     /// Sends a request and reads the whole answer.
-    async fn send(&mut self, request: http::Request<Full<Bytes>>) -> anyhow::Result<http::StatusCode> {
+    pub(crate) async fn send(&mut self, request: http::Request<Full<Bytes>>) -> anyhow::Result<http::StatusCode> {
+        Ok(self.read(request).await?.0)
+    }
+
+    /// The same, with the answer's text.
+    async fn read(&mut self, request: http::Request<Full<Bytes>>) -> anyhow::Result<(http::StatusCode, String)> {
         self.send.ready().await?;
         let mut answer = self.send.send_request(request).await?;
+        let mut body = Vec::new();
         while let Some(frame) = answer.body_mut().frame().await {
-            frame?;
+            if let Ok(data) = frame?.into_data() {
+                body.extend_from_slice(&data);
+            }
         }
-        Ok(answer.status())
+        Ok((answer.status(), String::from_utf8_lossy(&body).into_owned()))
     }
 }

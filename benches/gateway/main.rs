@@ -1,16 +1,21 @@
-//! `make bench`: what an accepted event costs, beside nginx answering 200, on the same machine in the same run.
+//! `make bench`: what an event costs beside nginx, and what quiet stores wait, on the same machine in the same run.
 //!
-//! Both servers in turn, several rounds: wrk drives each to saturation with signed 1 KB posts over 64 connections, then a sender with
+//! *Accepting*: both servers in turn, several rounds: wrk drives each to saturation with signed 1 KB posts over 64 connections, then a sender with
 //! a fixed schedule drives it at half of that. The disk is measured in the same run, for a durable answer cannot be faster.
+//! *The whole road* ([`whole`]): nginx hands on, the gateway stores, delivers and settles, both to the same receiver. *Quiet stores*
+//! ([`quiet`]): what they wait beside no flood, one and five hundred.
 //! All traffic stays on the loopback; everything that is written lies in a folder under `target/` that is gone afterwards.
 //!
 //! `BENCH_ROUNDS` (3), `BENCH_SECONDS` (4, of each measurement) and `BENCH_ONLY` (`nginx` or `fairlane`) change it.
 
 mod disk;
 mod load;
+mod quiet;
 mod report;
 mod server;
+mod whole;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +24,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use load::Post;
+use quiet::Scene;
 use server::{Kind, Server};
 
 /// Connections of every measurement: enough that a batch gathers while one is being made durable, few enough that
@@ -40,14 +46,16 @@ fn main() -> anyhow::Result<()> {
     for round in 1..=plan.rounds {
         for kind in &plan.kinds {
             let name = kind.name();
-            let server = Fresh::start(*kind, folder.path().join(format!("{name}-{round}-full")), &runtime, &post)?;
+            let server =
+                Fresh::start(*kind, folder.path().join(format!("{name}-{round}-full")), None, &runtime, &post)?;
             load::saturate(&server.server, &post, &server.folder, WARM_UP.as_secs())?;
             let full = load::saturate(&server.server, &post, &server.folder, plan.seconds)?;
             server.end()?;
 
             // On a server of its own: what the one before still has to tidy up is not this load's.
             let half = full.per_second() / 2.0;
-            let server = Fresh::start(*kind, folder.path().join(format!("{name}-{round}-half")), &runtime, &post)?;
+            let server =
+                Fresh::start(*kind, folder.path().join(format!("{name}-{round}-half")), None, &runtime, &post)?;
             let paced = async {
                 load::pace(&server.server, &post, half, WARM_UP).await?;
                 load::pace(&server.server, &post, half, Duration::from_secs(plan.seconds)).await
@@ -56,6 +64,14 @@ fn main() -> anyhow::Result<()> {
             server.end()?;
             results.add(*kind, report::Load::Full, full);
             results.add(*kind, report::Load::Half, paced);
+            let road = whole::measure(*kind, folder.path(), &runtime, &post, plan.seconds)?;
+            results.add(*kind, report::Load::Whole, road);
+        }
+    }
+    if plan.kinds.contains(&Kind::Fairlane) {
+        for scene in Scene::ALL {
+            let span = Duration::from_secs(plan.seconds * 2);
+            results.add_waits(scene, quiet::measure(scene, folder.path(), &runtime, &post, span)?);
         }
     }
     results.print(&mut std::io::stdout().lock())?;
@@ -70,9 +86,16 @@ struct Fresh {
 
 impl Fresh {
     /// Starts one and waits until it answers.
-    fn start(kind: Kind, folder: PathBuf, runtime: &Runtime, post: &Post) -> anyhow::Result<Self> {
+    fn start(
+        kind: Kind,
+        folder: PathBuf,
+        upstream: Option<SocketAddr>,
+        runtime: &Runtime,
+        post: &Post,
+    ) -> anyhow::Result<Self> {
         std::fs::create_dir(&folder)?;
-        let server = Server::start(kind, &folder).with_context(|| format!("{} did not start", kind.name()))?;
+        let server =
+            Server::start(kind, &folder, upstream).with_context(|| format!("{} did not start", kind.name()))?;
         runtime.block_on(load::wait_until_answered(server.address(), post))?;
         Ok(Self { server, folder })
     }

@@ -7,10 +7,14 @@ use std::time::Duration;
 use fairlane::clock::{Clock as _, SystemClock};
 
 use crate::load::{Latencies, Measured};
+use crate::quiet::{self, Scene};
 use crate::server::Kind;
 
 /// CPU of an accepted event over CPU of a request that nginx answers with 200 and forgets.
 const CPU_RATIO_LIMIT: f64 = 2.2;
+
+/// CPU of an event that was accepted, stored, delivered and settled over CPU of a request that nginx hands on and forgets.
+const ROAD_RATIO_LIMIT: f64 = 2.0;
 
 /// What an answer at half load may take beyond two fdatasyncs (the one that was under way, and its own).
 const ANSWER_BEYOND_DISK: Duration = Duration::from_millis(2);
@@ -28,6 +32,18 @@ pub(crate) enum Load {
     Full,
     /// At half of that.
     Half,
+    /// As fast as it answered, with a receiver behind it, until the last event is settled.
+    Whole,
+}
+
+impl Load {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Full => "saturated",
+            Self::Half => "half of it",
+            Self::Whole => "end to end",
+        }
+    }
 }
 
 /// Everything that was measured in one run.
@@ -36,16 +52,22 @@ pub(crate) struct Results {
     load_before: f64,
     disk: Latencies,
     rounds: BTreeMap<(Load, Kind), Vec<Measured>>,
+    waits: Vec<(Scene, Latencies)>,
 }
 
 impl Results {
     /// `load_before` as [`load_average`] gave it before anything was measured.
     pub(crate) fn new(load_before: f64, disk: Latencies) -> Self {
-        Self { load_before, disk, rounds: BTreeMap::new() }
+        Self { load_before, disk, rounds: BTreeMap::new(), waits: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, kind: Kind, load: Load, measured: Measured) {
         self.rounds.entry((load, kind)).or_default().push(measured);
+    }
+
+    /// What quiet stores waited.
+    pub(crate) fn add_waits(&mut self, scene: Scene, waits: Latencies) {
+        self.waits.push((scene, waits));
     }
 
     /// The median over the rounds of one number.
@@ -78,14 +100,11 @@ impl Results {
         }
         writeln!(out)?;
         self.print_ratios(out, p99)?;
+        self.print_waits(out)?;
         self.print_doubts(out)
     }
 
     fn print_row(&self, out: &mut impl Write, load: Load, kind: Kind, failed: u64) -> std::io::Result<()> {
-        let load_name = match load {
-            Load::Full => "saturated",
-            Load::Half => "half of it",
-        };
         let cells = [
             self.median(load, kind, Measured::per_second).map(|rate| format!("{rate:.0}")),
             self.median(load, kind, Measured::cpu_each).map(short),
@@ -94,11 +113,12 @@ impl Results {
             Some(failed.to_string()),
         ];
         let cells = cells.map(|cell| format!("{:>12}", cell.unwrap_or_default()));
-        writeln!(out, "{:12}{:12} {}", load_name, kind.name(), cells.join(""))
+        writeln!(out, "{:12}{:12} {}", load.name(), kind.name(), cells.join(""))
     }
 
     fn print_ratios(&self, out: &mut impl Write, disk_p99: Duration) -> std::io::Result<()> {
-        for (load, name) in [(Load::Full, "saturated"), (Load::Half, "half of it")] {
+        for load in [Load::Full, Load::Half, Load::Whole] {
+            let name = load.name();
             let of = |kind| self.median(load, kind, Measured::cpu_each);
             let (Some(ours), Some(measure)) = (of(Kind::Fairlane), of(Kind::Nginx)) else { continue };
             if measure.is_zero() {
@@ -107,11 +127,13 @@ impl Results {
             }
             let ratio = ours.as_secs_f64() / measure.as_secs_f64();
             // The budget is stated for saturation; at half load batches are smaller and both wake up more often.
-            let against = match load {
-                Load::Full => format!("  budget {CPU_RATIO_LIMIT:.1} x: {}", verdict(ratio <= CPU_RATIO_LIMIT)),
-                Load::Half => String::new(),
+            let budget = |limit: f64| format!("  budget {limit:.1} x: {}", verdict(ratio <= limit));
+            let (what, against) = match load {
+                Load::Full => ("CPU per accepted event", budget(CPU_RATIO_LIMIT)),
+                Load::Half => ("CPU per accepted event", String::new()),
+                Load::Whole => ("CPU per event", budget(ROAD_RATIO_LIMIT)),
             };
-            writeln!(out, "CPU per accepted event, {name}: {ratio:.2} x nginx{against}")?;
+            writeln!(out, "{what}, {name}: {ratio:.2} x nginx{against}")?;
         }
         if let Some(p99) = self.median(Load::Half, Kind::Fairlane, |round| round.p99) {
             let limit = disk_p99 * 2 + ANSWER_BEYOND_DISK;
@@ -122,6 +144,28 @@ impl Results {
                 short(limit),
                 verdict(p99 <= limit)
             )?;
+        }
+        Ok(())
+    }
+
+    /// What quiet stores wait, against what they wait without floods.
+    fn print_waits(&self, out: &mut impl Write) -> std::io::Result<()> {
+        if self.waits.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nquiet stores' waits, attempts of {}, 64 slots:", short(quiet::ATTEMPT))?;
+        for (scene, waits) in &self.waits {
+            let alone = self.waits.iter().find(|(other, _)| other.floods == 0 && other.burst == scene.burst);
+            let alone = alone.map_or(Duration::ZERO, |(_, waits)| waits.quantile(0.99));
+            let limit = alone + quiet::ATTEMPT * scene.attempts_allowed();
+            let (p50, p99) = (waits.quantile(0.5), waits.quantile(0.99));
+            let against = match scene.floods {
+                0 => String::new(),
+                _ => format!("  budget p99 {}: {}", millis(limit), verdict(p99 <= limit)),
+            };
+            let Scene { floods, burst } = scene;
+            let (p50, p99, count) = (millis(p50), millis(p99), waits.count());
+            writeln!(out, "{floods:>4} floods, {burst} at a time: p50 {p50}, p99 {p99} (of {count}){against}")?;
         }
         Ok(())
     }
@@ -149,6 +193,11 @@ impl Results {
         }
         Ok(())
     }
+}
+
+/// The gateway says waits in whole milliseconds.
+fn millis(span: Duration) -> String {
+    format!("{} ms", span.as_millis())
 }
 
 fn verdict(kept: bool) -> &'static str {

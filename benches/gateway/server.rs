@@ -38,25 +38,33 @@ pub(crate) struct Server {
     kind: Kind,
     child: Child,
     address: SocketAddr,
+    admin: Option<SocketAddr>,
     folder: PathBuf,
 }
 
 impl Server {
-    /// Starts one that keeps its files in `folder`. It may need a moment until it answers.
-    pub(crate) fn start(kind: Kind, folder: &Path) -> anyhow::Result<Self> {
+    /// Starts one that keeps its files in `folder` and sends what it takes on to `upstream`, where there is one. It may need a moment
+    /// until it answers.
+    pub(crate) fn start(kind: Kind, folder: &Path, upstream: Option<SocketAddr>) -> anyhow::Result<Self> {
         let address = free_address()?;
-        let mut command = match kind {
-            Kind::Nginx => nginx(folder, address)?,
-            Kind::Fairlane => fairlane(folder, address)?,
+        let admin = (kind == Kind::Fairlane).then(free_address).transpose()?;
+        let mut command = match admin {
+            None => nginx(folder, address, upstream)?,
+            Some(admin) => fairlane(folder, address, admin, upstream)?,
         };
         command.stdin(Stdio::null()).stdout(File::create(folder.join("stdout"))?);
         command.stderr(File::create(folder.join("stderr"))?);
         let child = command.spawn().context("it cannot be started; `.ci/setup bench` installs what is needed")?;
-        Ok(Self { kind, child, address, folder: folder.to_owned() })
+        Ok(Self { kind, child, address, admin, folder: folder.to_owned() })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where the gateway's admin side is.
+    pub(crate) fn admin(&self) -> Option<SocketAddr> {
+        self.admin
     }
 
     /// CPU time that the process and its children have used so far, in user and system mode.
@@ -98,7 +106,8 @@ impl Server {
         Ok(self.child.wait()?)
     }
 
-    fn last_words(&self) -> String {
+    /// The end of what it wrote to its standard error.
+    pub(crate) fn last_words(&self) -> String {
         let text = std::fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
         text.lines().rev().take(5).collect::<Vec<_>>().join(" | ")
     }
@@ -132,7 +141,15 @@ fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-fn nginx(folder: &Path, address: SocketAddr) -> anyhow::Result<Command> {
+/// nginx that answers 200 by itself, or hands everything to `upstream` over kept connections.
+fn nginx(folder: &Path, address: SocketAddr, upstream: Option<SocketAddr>) -> anyhow::Result<Command> {
+    let (location, receiver) = match upstream {
+        None => ("return 200;".to_owned(), String::new()),
+        Some(upstream) => (
+            "proxy_pass http://receiver; proxy_http_version 1.1; proxy_set_header Connection \"\";".to_owned(),
+            format!("upstream receiver {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}"),
+        ),
+    };
     let config = format!(
         "worker_processes auto;\n\
          daemon off;\n\
@@ -144,7 +161,8 @@ fn nginx(folder: &Path, address: SocketAddr) -> anyhow::Result<Command> {
            client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;\n\
            uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
            keepalive_requests 1000000000;\n\
-           server {{ listen {address} backlog=1024; location / {{ return 200; }} }}\n\
+           server {{ listen {address} backlog=1024; location / {{ {location} }} }}\n\
+           {receiver}\n\
          }}\n"
     );
     let path = folder.join("nginx.conf");
@@ -156,10 +174,17 @@ fn nginx(folder: &Path, address: SocketAddr) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// The default configuration with one source. Its upstream refuses connections, so that what is measured is accepting.
-fn fairlane(folder: &Path, address: SocketAddr) -> anyhow::Result<Command> {
+/// The default configuration with one source. Without an upstream it is one that refuses connections, so that what is measured is
+/// accepting.
+fn fairlane(
+    folder: &Path,
+    address: SocketAddr,
+    admin: SocketAddr,
+    upstream: Option<SocketAddr>,
+) -> anyhow::Result<Command> {
+    let upstream = upstream.map_or_else(|| "127.0.0.1:9".to_owned(), |upstream| upstream.to_string());
     let config = format!(
-        "upstream: http://127.0.0.1:9\n\
+        "upstream: http://{upstream}\n\
          sources:\n\
          \x20 - path: {PATH}\n\
          \x20   verify: {{ provider: shopify, secret: \"{SECRET}\" }}\n"
@@ -167,7 +192,7 @@ fn fairlane(folder: &Path, address: SocketAddr) -> anyhow::Result<Command> {
     let path = folder.join("gateway.yaml");
     std::fs::write(&path, config)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairlane"));
-    command.arg("run").arg("-c").arg(path).args(["--admin", "127.0.0.1:0", "--listen", &address.to_string()]);
+    command.arg("run").arg("-c").arg(path).args(["--admin", &admin.to_string(), "--listen", &address.to_string()]);
     command.arg("--data").arg(folder.join("data"));
     Ok(command)
 }

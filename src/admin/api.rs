@@ -13,14 +13,18 @@ use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::problem::Problem;
-use crate::driver::{self, Record, Status, Story};
+use crate::driver::{self, GroupView, Record, Status, Story};
 use crate::event::{EventId, Group, KeySource, Seq, Wall};
+use crate::metrics::{GroupNumbers, TOP};
 
 /// Rows of a page where the caller names no limit.
 const LIMIT: usize = 100;
 
 /// Rows of a page at most.
 const LIMIT_MAX: usize = 1000;
+
+/// Metrics come also when the driver is held up, which is when they are looked at; what only it knows is then as it was.
+const BACKLOG_PATIENCE: Duration = Duration::from_secs(1);
 
 type Shared = State<Arc<Admin>>;
 
@@ -55,9 +59,26 @@ pub(super) async fn metrics(State(admin): Shared) -> Result<Response, Problem> {
     (admin.refresh)();
     let metrics = admin.handle.metrics();
     metrics.store_poll_age.set(admin.handle.beat_age().as_secs_f64());
-    let text = metrics.encode().map_err(|error| Problem::Store(error.to_string()))?;
+    // Names of tenants are for those who hold the token.
+    let top = if admin.access().open_metrics { 0 } else { TOP };
+    let asked = tokio::time::timeout(BACKLOG_PATIENCE, admin.handle.show_backlog(top)).await;
+    let groups: Vec<GroupNumbers> = asked.into_iter().flatten().flatten().map(numbers).collect();
+    let text = metrics.encode_with(&groups).map_err(|error| Problem::Store(error.to_string()))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+fn numbers(view: GroupView) -> GroupNumbers {
+    GroupNumbers {
+        group: view.group.to_string(),
+        backlog: view.queued + view.retrying + u64::from(view.in_flight),
+        oldest_age_s: view.oldest.as_secs_f64(),
+        in_flight: view.in_flight,
+        share: view.share,
+        arrival_rate: view.arrival_rate,
+        drain_rate: view.drain_rate,
+        wait_p99_s: view.wait_p99.map(|wait| wait.as_secs_f64()),
+    }
 }
 
 #[derive(Serialize)]
@@ -232,7 +253,7 @@ impl EventsQuery {
 }
 
 /// What is wrong with a query, without the words that only a programmer of this would understand.
-fn unreadable(rejection: &QueryRejection) -> Problem {
+pub(super) fn unreadable(rejection: &QueryRejection) -> Problem {
     let text = rejection.body_text();
     let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
     Problem::Parameter(text.replace("invalid digit found in string", "expected a whole number"))

@@ -1,4 +1,4 @@
-//! The calls about groups and the upstream: how they stand, and changes that act from the next lease on.
+//! The calls about groups: how they stand, and changes that act from the next lease on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
-use super::api::rfc3339;
+use super::api::{rfc3339, unreadable};
 use super::problem::Problem;
-use crate::driver::{BreakerState, Change, Ended, Expiry, GroupInfo, GroupView, Policy, Rate, Sort};
+use crate::driver::{Change, Ended, Expiry, GroupView, Rate, Sort};
 use crate::event::{Group, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -41,7 +41,7 @@ pub(super) struct GroupsView {
 pub(super) struct GroupJson {
     group: String,
     weight: f64,
-    concurrency: Option<u32>,
+    concurrency: u32,
     rate: Option<String>,
     paused: bool,
     state: &'static str,
@@ -58,13 +58,18 @@ pub(super) struct GroupJson {
     arrival_rate: f64,
     drain_rate: f64,
     eta_s: Option<f64>,
+    accepted: u64,
+    delivered: u64,
+    dead: u64,
+    /// Null: nothing is known of it.
+    counted_since: Option<String>,
 }
 
 pub(super) async fn list(
     State(admin): Shared,
     query: Result<Query<GroupsQuery>, QueryRejection>,
 ) -> Result<Json<GroupsView>, Problem> {
-    let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
     let sort = match query.sort.as_deref() {
         None | Some("age") => Sort::Age,
         Some("depth") => Sort::Depth,
@@ -79,7 +84,8 @@ pub(super) async fn list(
         return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
     }
     let groups = admin.handle.groups(sort, limit).await.map_err(ended)?;
-    Ok(Json(GroupsView { groups: groups.into_iter().map(GroupJson::from).collect() }))
+    let now = admin.handle.now().wall;
+    Ok(Json(GroupsView { groups: groups.into_iter().map(|view| GroupJson::of(view, now)).collect() }))
 }
 
 #[derive(Deserialize)]
@@ -90,7 +96,7 @@ pub(super) struct GroupQuery {
 
 impl GroupQuery {
     fn group(query: Result<Query<Self>, QueryRejection>) -> Result<Group, Problem> {
-        let Query(query) = query.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+        let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
         Group::from_written(&query.name).ok_or_else(|| {
             let name = &query.name;
             Problem::Parameter(format!(
@@ -108,8 +114,8 @@ pub(super) async fn one(
 }
 
 async fn shown(admin: &Admin, group: Group) -> Result<Json<GroupJson>, Problem> {
-    let GroupInfo { view, policy } = admin.handle.group(group.clone()).await.map_err(ended)?;
-    Ok(Json(view.map_or_else(|| GroupJson::idle(&group, policy), GroupJson::from)))
+    let view = admin.handle.group(group).await.map_err(ended)?;
+    Ok(Json(GroupJson::of(view, admin.handle.now().wall)))
 }
 
 /// What may be changed of a group; what is left out stays as it is.
@@ -133,11 +139,7 @@ impl GroupPatch {
             return Err(Problem::Parameter("concurrency: expected 1 or more; pause the group to stop it".to_owned()));
         }
         let rate = self.rate.as_deref().map(rate).transpose()?;
-        let expiry = match self.expires.as_deref() {
-            None => Expiry::Usual,
-            Some("never") => Expiry::Never,
-            Some(text) => Expiry::At(moment(text, now)?),
-        };
+        let expiry = expiry(self.expires.as_deref(), now)?;
         let nothing = self.paused.is_none() && self.weight.is_none() && self.concurrency.is_none() && rate.is_none();
         if nothing {
             let expected = "expected one of paused, weight, concurrency, rate";
@@ -148,7 +150,7 @@ impl GroupPatch {
 }
 
 /// `500/s`, `10000/m`, `7/h`: how many, in how many microseconds.
-fn rate(text: &str) -> Result<(u32, u64), Problem> {
+pub(super) fn rate(text: &str) -> Result<(u32, u64), Problem> {
     let wrong = || Problem::Parameter(format!("rate: expected a rate such as 500/s, 10000/m or 7/h, found {text:?}"));
     let (events, unit) = text.split_once('/').ok_or_else(wrong)?;
     let per = match unit.trim() {
@@ -159,6 +161,15 @@ fn rate(text: &str) -> Result<(u32, u64), Problem> {
     };
     let events = events.trim().parse().ok().filter(|events| *events > 0).ok_or_else(wrong)?;
     Ok((events, per))
+}
+
+/// When a change ends.
+pub(super) fn expiry(text: Option<&str>, now: Wall) -> Result<Expiry, Problem> {
+    match text {
+        None => Ok(Expiry::Usual),
+        Some("never") => Ok(Expiry::Never),
+        Some(text) => moment(text, now).map(Expiry::At),
+    }
 }
 
 fn moment(text: &str, now: Wall) -> Result<Wall, Problem> {
@@ -265,81 +276,20 @@ pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView
     Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
 }
 
-#[derive(Serialize)]
-pub(super) struct UpstreamView {
-    paused: bool,
-    breaker: BreakerJson,
-    slots: SlotsJson,
-    attempt_median_ms: Option<f64>,
-    active_groups: usize,
-}
-
-#[derive(Serialize)]
-struct BreakerJson {
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    opens_in_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slots: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct SlotsJson {
-    busy: u32,
-    slow: u32,
-    retry: u32,
-    free: u32,
-}
-
-pub(super) async fn upstream(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
-    let info = admin.handle.upstream().await.map_err(ended)?;
-    let now = admin.handle.now().mono;
-    let breaker = match info.breaker {
-        BreakerState::Closed => BreakerJson { state: "closed", opens_in_s: None, slots: None },
-        BreakerState::SlowStart { slots } => BreakerJson { state: "slow_start", opens_in_s: None, slots: Some(slots) },
-        BreakerState::HalfOpen => BreakerJson { state: "half_open", opens_in_s: None, slots: None },
-        BreakerState::Open { until } => {
-            BreakerJson { state: "open", opens_in_s: Some(until.since(now).as_secs_f64()), slots: None }
-        }
-    };
-    let slots = info.slots;
-    Ok(Json(UpstreamView {
-        paused: info.paused,
-        breaker,
-        slots: SlotsJson { busy: slots.busy, slow: slots.slow, retry: slots.retry, free: slots.free },
-        attempt_median_ms: info.median.map(ms),
-        active_groups: info.active_groups,
-    }))
-}
-
-/// What may be changed of the upstream while it runs; its other numbers are the file's, which is applied live.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UpstreamPatch {
-    paused: bool,
-}
-
-pub(super) async fn patch_upstream(State(admin): Shared, body: Bytes) -> Result<Json<UpstreamView>, Problem> {
-    let patch: UpstreamPatch = json(&body)?;
-    admin.handle.pause_upstream(patch.paused).await.map_err(ended)?;
-    tracing::info!(audit = true, paused = patch.paused, "the upstream was paused or resumed");
-    upstream(State(admin)).await
-}
-
-fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {
+pub(super) fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body)
         .map_err(|error| Problem::Parameter(format!("the body is not the JSON expected here: {error}")))
 }
 
-fn ended(error: Ended) -> Problem {
+pub(super) fn ended(error: Ended) -> Problem {
     Problem::Store(error.to_string())
 }
 
-fn ms(span: Duration) -> f64 {
+pub(super) fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1_000.0
 }
 
-fn written(events: u32, per: Duration) -> String {
+pub(super) fn written(events: u32, per: Duration) -> String {
     match per.as_secs() {
         1 => format!("{events}/s"),
         60 => format!("{events}/m"),
@@ -349,37 +299,11 @@ fn written(events: u32, per: Duration) -> String {
 }
 
 impl GroupJson {
-    /// A group of which nothing is pending: nothing is kept of it but how it would be treated.
-    fn idle(group: &Group, policy: Policy) -> Self {
-        Self {
-            group: group.to_string(),
-            weight: policy.weight,
-            concurrency: policy.concurrency,
-            rate: policy.rate.map(|Rate { events, per }| written(events, per)),
-            paused: policy.paused,
-            state: if policy.paused { "paused" } else { "idle" },
-            reason: String::new(),
-            queued: 0,
-            retrying: 0,
-            live: 0,
-            in_flight: 0,
-            oldest_age_s: 0.0,
-            wait_p99_ms: None,
-            worker_seconds: 0.0,
-            share: 0.0,
-            arrival_rate: 0.0,
-            drain_rate: 0.0,
-            eta_s: None,
-        }
-    }
-}
-
-impl From<GroupView> for GroupJson {
-    fn from(view: GroupView) -> Self {
+    fn of(view: GroupView, now: Wall) -> Self {
         Self {
             group: view.group.to_string(),
             weight: view.weight,
-            concurrency: Some(view.concurrency),
+            concurrency: view.concurrency,
             rate: view.rate.map(|Rate { events, per }| written(events, per)),
             paused: view.paused,
             state: view.state.as_str(),
@@ -395,6 +319,10 @@ impl From<GroupView> for GroupJson {
             arrival_rate: view.arrival_rate,
             drain_rate: view.drain_rate,
             eta_s: view.eta.map(|eta| eta.as_secs_f64()),
+            accepted: view.accepted,
+            delivered: view.delivered,
+            dead: view.dead,
+            counted_since: view.counted.map(|span| rfc3339(now.minus(span))),
         }
     }
 }
@@ -427,6 +355,18 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_refused_in_our_own_words() {
+        for (text, why) in
+            [("sort=age&limit=many", "limit: expected a whole number"), ("name=a", "unknown field `name`")]
+        {
+            let uri = format!("http://h/?{text}").parse().unwrap();
+            let refused = Query::<GroupsQuery>::try_from_uri(&uri).map_err(|rejection| unreadable(&rejection));
+            let error = format!("{:?}", refused.err().unwrap());
+            assert!(error.contains(why) && !error.contains("deserialize"), "{error}");
         }
     }
 }

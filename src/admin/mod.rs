@@ -7,6 +7,7 @@ mod api;
 mod groups;
 mod guard;
 mod problem;
+mod upstream;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -141,7 +142,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
         .route("/api/v1/group/cancel", post(groups::cancel))
         .route("/api/v1/overrides", get(groups::overrides))
-        .route("/api/v1/upstream", get(groups::upstream).patch(groups::patch_upstream))
+        .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
         .fallback(api::unknown)
         .method_not_allowed_fallback(api::method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&admin), guard::check))

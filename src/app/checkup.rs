@@ -166,8 +166,9 @@ fn clock(config: &Config) -> Finding {
         );
         return finding("clock", Standing::Bad, text);
     }
-    let timed = config.sources.iter().filter_map(|source| {
-        let window = source.verifier.scheme().time()?.window?;
+    let senders = config.sources.iter().flat_map(|source| source.senders.iter().map(move |sender| (source, sender)));
+    let timed = senders.filter_map(|(source, sender)| {
+        let window = sender.verifier.scheme().time()?.window?;
         Some((window.old, source.name.clone()))
     });
     let text = match timed.min() {

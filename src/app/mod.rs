@@ -26,11 +26,11 @@ use tokio::task::JoinSet;
 
 use crate::admin::{self, Access, Admin};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Problem};
-use crate::deliver::{Client, Deliver};
+use crate::config::{Config, Problem, Whereabouts};
+use crate::deliver::{Client, Deliver, Fetcher, Unfetched};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
-use crate::listen::{Bound, Certificates, Front, Serving};
+use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::embedded::Embedded;
@@ -105,6 +105,28 @@ impl Options {
             config.store.path.clone_from(path);
         }
         Ok(config)
+    }
+
+    /// Where the gateway of this configuration is, the command line's values over the file's. With both of them the file may be
+    /// missing.
+    ///
+    /// # Errors
+    /// The problems of the file as far as they concern that, or that it cannot be read.
+    pub fn whereabouts(&self) -> Result<Whereabouts, Vec<Problem>> {
+        if let (Some(admin), Some(data)) = (self.admin, &self.data)
+            && !self.config.exists()
+        {
+            return Ok(Whereabouts { admin, token: None, data: data.clone() });
+        }
+        let name = self.config.display().to_string();
+        let text = read(&self.config).map_err(|error| vec![unreadable(&self.config, &error)])?;
+        let environment = |name: &str| std::env::var(name).ok();
+        let mut found = crate::config::whereabouts(&text, &name, &environment, &read)?;
+        found.admin = self.admin.unwrap_or(found.admin);
+        if let Some(data) = &self.data {
+            found.data.clone_from(data);
+        }
+        Ok(found)
     }
 }
 
@@ -230,6 +252,7 @@ impl Running {
             config.sources.clone(),
             handle.clone(),
             Arc::clone(&clock),
+            fetch(Fetcher::new(Arc::clone(&clock), Arc::clone(handle.metrics()))),
             rand::random(),
         ));
         let access = access(&config, &token);
@@ -322,6 +345,18 @@ fn deliverer(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) ->
     Ok(client.context("the upstream cannot be delivered to")?.deliver())
 }
 
+/// The way to providers' keys.
+fn fetch(fetcher: Fetcher) -> Fetch {
+    let in_words = |error: Unfetched| match error {
+        Unfetched::NotThere { .. } => NoKey::NotThere(error.to_string()),
+        Unfetched::Failed(problem) => NoKey::Failed(problem),
+    };
+    Arc::new(move |url| {
+        let fetching = fetcher.fetch(url);
+        Box::pin(async move { fetching.await.map_err(in_words) })
+    })
+}
+
 /// The signals that end us.
 struct Signals {
     term: Signal,
@@ -379,8 +414,10 @@ fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr)) {
         config.store.path.display()
     );
     for source in &config.sources {
-        let key = source.key.as_ref().map_or("no key rule: the fallback lane", |key| key.rule.text());
-        text.push_str(&format!("  {}  {}  grouped by {key}\n", source.path.as_str(), source.verifier.name()));
+        for sender in &source.senders {
+            let key = sender.key.as_ref().map_or("no key rule: the fallback lane", |key| key.rule.text());
+            text.push_str(&format!("  {}  {}  grouped by {key}\n", source.path.as_str(), sender.verifier.name()));
+        }
     }
     let mut out = std::io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {

@@ -10,7 +10,7 @@ use crate::admin::Admin;
 use crate::config::{Config, Problem};
 use crate::driver::{Handle, Query, SourceInfo, Status};
 use crate::event::Secret;
-use crate::listen::{Certificates, Front, Order, Source};
+use crate::listen::{Certificates, Front, Order, Sender, Source};
 
 /// Keeps what runs equal to what the file says.
 pub(super) struct Reloader {
@@ -171,7 +171,10 @@ fn reorders(old: &Source, new: &Source) -> bool {
         Some(Order::Group) => Some("group".to_owned()),
         Some(Order::Key(rule)) => Some(format!("key {}", rule.text())),
     };
-    let key = |source: &Source| source.key.as_ref().map(|k| (k.namespace.clone(), k.rule.text().to_owned()));
+    let key = |source: &Source| {
+        let keys = source.senders.iter().map(|sender| sender.key.as_ref());
+        keys.map(|key| key.map(|k| (k.namespace.clone(), k.rule.text().to_owned()))).collect::<Vec<_>>()
+    };
     let within = |source: &Source| source.within.as_ref().map(|rule| rule.text().to_owned());
     old.order.is_some() && (order(old) != order(new) || key(old) != key(new) || within(old) != within(new))
 }
@@ -182,11 +185,18 @@ pub(super) fn infos(config: &Config) -> Vec<SourceInfo> {
         name: Arc::clone(&source.name),
         path: source.path.as_str().to_owned(),
         methods: source.methods.iter().map(ToString::to_string).collect(),
-        verify: source.verifier.name().to_owned(),
-        key: source.key.as_ref().map(|key| key.rule.text().to_owned()),
-        key_signed: source.key.as_ref().is_some_and(|key| key.signed),
+        verify: joined(source, |sender| Some(sender.verifier.name())).unwrap_or_default(),
+        key: joined(source, |sender| sender.key.as_ref().map(|key| key.rule.text())),
+        key_signed: source.senders.iter().all(|sender| sender.key.as_ref().is_some_and(|key| key.signed)),
     };
     config.sources.iter().map(info).collect()
+}
+
+/// What is said of each of a source's senders, each thing once; `None` where nothing is said of any.
+fn joined<'s>(source: &'s Source, of: impl Fn(&'s Sender) -> Option<&'s str>) -> Option<String> {
+    let mut all: Vec<&str> = source.senders.iter().filter_map(of).collect();
+    all.dedup();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// A file that is replaced by renaming or through a link has another time or size; that of its target counts.

@@ -93,11 +93,39 @@ pub(super) struct Upstream {
 #[derive(Debug, Subcommand)]
 enum UpstreamAction {
     /// No attempt of anybody
-    #[command(after_help = "Example: fairlane upstream pause")]
-    Pause(Remote),
+    #[command(after_help = "Example: fairlane upstream pause --expires 2h")]
+    Pause(Whole),
     /// Attempts again
     #[command(after_help = "Example: fairlane upstream resume")]
-    Resume(Remote),
+    Resume(Whole),
+    /// Change slots or rate, on queued events too
+    #[command(after_help = "Example: fairlane upstream set --concurrency 16 --rate 500/s --expires 2h")]
+    Set(SetUpstream),
+    /// Take all changes back
+    #[command(after_help = "Example: fairlane upstream restore")]
+    Restore(Remote),
+}
+
+#[derive(Debug, Args)]
+struct Whole {
+    /// For how long: a time, a span such as 2h, or never; a day when left out
+    #[arg(long)]
+    expires: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Debug, Args)]
+#[group(id = "what", required = true, multiple = true, args = ["concurrency", "rate"])]
+struct SetUpstream {
+    #[command(flatten)]
+    whole: Whole,
+    /// Slots: attempts in flight
+    #[arg(long)]
+    concurrency: Option<u32>,
+    /// Attempts a time, e.g. 500/s
+    #[arg(long)]
+    rate: Option<String>,
 }
 
 /// `fairlane sources`.
@@ -136,25 +164,37 @@ pub(super) fn groups(groups: &Groups) -> u8 {
     }
 }
 
-fn changed(timed: &Timed, mut change: Value) -> u8 {
+fn changed(timed: &Timed, change: Value) -> u8 {
     let Timed { one, expires } = timed;
+    let path = format!("/api/v1/group?name={}", encoded(&one.group));
+    shown(&one.remote, Method::PATCH, &path, Some(until(change, expires.as_deref())), lines)
+}
+
+/// A change with its end, where one is given.
+fn until(mut change: Value, expires: Option<&str>) -> Value {
     if let (Some(expires), Some(change)) = (expires, change.as_object_mut()) {
         change.insert("expires".to_owned(), json!(expires));
     }
-    let path = format!("/api/v1/group?name={}", encoded(&one.group));
-    shown(&one.remote, Method::PATCH, &path, Some(change), lines)
+    change
 }
 
+const UPSTREAM: &str = "/api/v1/upstream";
+
 pub(super) fn upstream(upstream: &Upstream) -> u8 {
-    const PATH: &str = "/api/v1/upstream";
+    let patched = |whole: &Whole, change| {
+        shown(&whole.remote, Method::PATCH, UPSTREAM, Some(until(change, whole.expires.as_deref())), lines)
+    };
     match &upstream.action {
-        None => shown(&upstream.remote, Method::GET, PATH, None, lines),
-        Some(UpstreamAction::Pause(remote)) => {
-            shown(remote, Method::PATCH, PATH, Some(json!({ "paused": true })), lines)
+        None => shown(&upstream.remote, Method::GET, UPSTREAM, None, lines),
+        Some(UpstreamAction::Pause(whole)) => patched(whole, json!({ "paused": true })),
+        Some(UpstreamAction::Resume(whole)) => patched(whole, json!({ "paused": false })),
+        Some(UpstreamAction::Set(SetUpstream { whole, concurrency, rate })) => {
+            let mut change = serde_json::Map::new();
+            change.extend(concurrency.map(|slots| ("concurrency".to_owned(), json!(slots))));
+            change.extend(rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
+            patched(whole, Value::Object(change))
         }
-        Some(UpstreamAction::Resume(remote)) => {
-            shown(remote, Method::PATCH, PATH, Some(json!({ "paused": false })), lines)
-        }
+        Some(UpstreamAction::Restore(remote)) => shown(remote, Method::DELETE, UPSTREAM, Some(json!({})), lines),
     }
 }
 

@@ -26,8 +26,8 @@ pub enum Shape {
 }
 
 /// Checks the configuration `text` of `file` and writes to `out` what it comes to: every problem, or the effective
-/// configuration, secrets masked, with notes. The text for people is YAML as well, the notes in comments. The answer is the
-/// exit status.
+/// configuration, secrets masked, with what follows each outcome of an attempt, and notes. The text for people is YAML as well, the
+/// rest in comments. The answer is the exit status.
 ///
 /// # Errors
 ///
@@ -44,8 +44,15 @@ pub fn check(
         (Ok(config), Shape::Whole) => write_config(&config, file, out)?,
         (Ok(config), Shape::Quiet) => write_notes(&config, "", out)?,
         (Ok(config), Shape::Json) => {
+            let outcomes = config.outcomes().into_iter();
+            let outcomes: Vec<_> =
+                outcomes.map(|(outcome, follows)| json!({ "outcome": outcome, "follows": follows })).collect();
             let notes: Vec<_> = config.notes.iter().map(|n| json!({ "path": n.path, "text": n.text })).collect();
-            writeln!(out, "{:#}", json!({ "ok": true, "notes": notes, "effective": config.json() }))?;
+            writeln!(
+                out,
+                "{:#}",
+                json!({ "ok": true, "notes": notes, "outcomes": outcomes, "effective": config.json() })
+            )?;
         }
         (Err(problems), shape) => {
             write_problems(&problems, shape, out)?;
@@ -93,6 +100,12 @@ pub(super) fn run(path: &Path, shape: Shape) -> u8 {
 fn write_config(config: &Config, file: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# {file} has no problems. The effective configuration:")?;
     write!(out, "{}", config.effective)?;
+    let outcomes = config.outcomes();
+    let width = outcomes.iter().map(|(outcome, _)| outcome.len()).max().unwrap_or(0);
+    writeln!(out, "\n# What follows an attempt:")?;
+    for (outcome, follows) in &outcomes {
+        writeln!(out, "#   {outcome:width$}  {follows}")?;
+    }
     let sources = counted(config.sources.len(), "source");
     let (slots, cap) = (config.upstream.concurrency, config.groups.defaults.concurrency);
     writeln!(out, "\n# {file}: {sources}, delivered to {} by {slots} slots, {cap} for one group", config.upstream.url)?;

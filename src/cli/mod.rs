@@ -26,6 +26,7 @@ mod traffic;
 pub mod verify;
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -187,6 +188,11 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     })
+}
+
+/// An address to listen on or to ask.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:8081".to_owned())
 }
 
 /// Help and version are answers; everything else is a usage error.

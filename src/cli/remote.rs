@@ -30,7 +30,7 @@ pub(super) struct Remote {
     #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "gateway.yaml")]
     config: PathBuf,
     /// The admin address, where it is not the configuration's
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
     admin: Option<SocketAddr>,
     /// The data directory, where it is not the configuration's; it holds the token
     #[arg(long, value_name = "DIR")]
@@ -110,18 +110,18 @@ impl Remote {
     fn find(&self) -> Result<(SocketAddr, String), String> {
         let options =
             Options { config: self.config.clone(), data: self.data.clone(), admin: self.admin, ..Options::default() };
-        let config = options.load().map_err(|problems| {
+        let found = options.whereabouts().map_err(|problems| {
             let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
             format!("the configuration says where the gateway is, and has problems\n{}", list.join("\n"))
         })?;
-        let mut address = config.admin.address;
+        let mut address = found.admin;
         if address.ip().is_unspecified() {
             address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
         }
-        if let Some(token) = &config.admin.token {
+        if let Some(token) = &found.token {
             return Ok((address, String::from_utf8_lossy(token.expose()).into_owned()));
         }
-        let path = config.store.path.join(TOKEN_FILE);
+        let path = found.data.join(TOKEN_FILE);
         let token = std::fs::read_to_string(&path).map_err(|error| {
             format!("the admin token cannot be read from {}: {error} (--data names the folder)", path.display())
         })?;

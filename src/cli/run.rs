@@ -14,10 +14,10 @@ pub(super) struct Run {
     #[command(flatten)]
     config: ConfigFile,
     /// Listen here instead of at `listen.address`; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
     listen: Option<SocketAddr>,
     /// Serve the admin API here instead of at `admin.address`
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
     admin: Option<SocketAddr>,
     /// Keep the store here instead of in `store.embedded.path`
     #[arg(long, value_name = "DIR")]

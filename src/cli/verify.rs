@@ -14,8 +14,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{FAILED, complain};
 use crate::event::{Secret, Wall};
+use crate::verify::fetched::Of;
 use crate::verify::scheme::Scheme;
-use crate::verify::{Choice, Request, SecretSpec, Spec, Verifier, When, preset};
+use crate::verify::{Agreed, Choice, Material, Rejection, Request, SecretSpec, Spec, Verifier, When, preset};
 
 /// The longest line: a body of 26 MiB in base64, and its headers.
 const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -51,9 +52,29 @@ pub struct Line {
     /// The window in seconds; left out: the provider's documented one; null: none.
     #[serde(default, deserialize_with = "written")]
     pub tolerance_s: Option<Option<u64>>,
+    /// Key material that a gateway would fetch; what is not here counts as not there.
+    #[serde(default)]
+    pub keys: Vec<FetchedKey>,
+    /// The topics that may send; left out: the one that the request names.
+    #[serde(default)]
+    pub topics: Option<Vec<String>>,
     /// The signed time is no real date.
     #[serde(default)]
     pub opaque_ts: Option<bool>,
+}
+
+/// A key that a gateway would fetch.
+#[derive(Clone, Debug, Deserialize)]
+pub struct FetchedKey {
+    /// From where.
+    #[serde(default)]
+    pub url: String,
+    /// A certificate in PEM.
+    #[serde(default)]
+    pub pem: String,
+    /// A public key that is configured, not fetched: the base64 of its DER. It stands beside the secrets.
+    #[serde(default)]
+    pub pem_b64: Option<String>,
 }
 
 /// Tells a written null from a field that is left out.
@@ -219,7 +240,7 @@ fn decide(line: &Line, body: &[u8]) -> Result<String, (Verdict, String)> {
         ("none", None) => &Scheme::None,
         (other, None) => return Err(unsupported(format!("unknown scheme {other:?}"))),
     };
-    let verifier = verifier(line, scheme).map_err(|reason| invalid(format!("configuration: {reason}")))?;
+    let verifier = verifier(line, scheme, body).map_err(|reason| invalid(format!("configuration: {reason}")))?;
     let method = match &line.method {
         Some(method) => Method::from_bytes(method.as_bytes()).map_err(|_| invalid("method: not one of HTTP".into()))?,
         None => Method::POST,
@@ -233,16 +254,41 @@ fn decide(line: &Line, body: &[u8]) -> Result<String, (Verdict, String)> {
         None => (None, "/"),
     };
     let request = Request { method: &method, target, seen_url, headers: &headers, body };
-    match verifier.judge_when(&request, when(line, scheme)) {
+    let when = when(line, scheme);
+    let judged = match verifier.judge_when(&request, when) {
+        Err(Rejection::KeyNeeded { url }) => match line.keys.iter().find(|key| *key.url == *url) {
+            Some(key) => verifier.judge_with(&request, when, Some(Material { url: &key.url, pem: key.pem.as_bytes() })),
+            None => Err(Rejection::KeyNeeded { url }),
+        },
+        judged => judged,
+    };
+    match judged {
         Ok(verified) => Ok(verified.label().to_string()),
         Err(rejection) => Err(invalid(format!("{}: {rejection}", rejection.reason()))),
     }
 }
 
-fn verifier(line: &Line, scheme: &Scheme) -> Result<Verifier, crate::verify::SpecError> {
-    let secrets = line.secrets.iter().map(|text| SecretSpec::new(Secret::new(text.as_str()))).collect();
+fn verifier(line: &Line, scheme: &Scheme, body: &[u8]) -> Result<Verifier, crate::verify::SpecError> {
+    let keys = line.keys.iter().filter_map(|key| key.pem_b64.as_ref());
+    let secrets = line.secrets.iter().chain(keys).map(|text| SecretSpec::new(Secret::new(text.as_str()))).collect();
     let tolerance = line.tolerance_s.flatten().filter(|_| scheme.time().is_some()).map(Duration::from_secs);
-    Verifier::new(Spec { tolerance, ..Spec::new(Choice::Preset(line.scheme.clone()), secrets) })
+    let topics = match &line.topics {
+        Some(topics) => topics.iter().map(|topic| topic.as_str().into()).collect(),
+        None => topic(scheme, body).into_iter().collect(),
+    };
+    let agreed = Agreed { topics, ..Agreed::default() };
+    Verifier::new(Spec { tolerance, agreed, ..Spec::new(Choice::Preset(line.scheme.clone()), secrets) })
+}
+
+/// The topic that a message of SNS names; a line says which are the operator's only where that is what is tried.
+fn topic(scheme: &Scheme, body: &[u8]) -> Option<Box<str>> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(rename = "TopicArn", default)]
+        topic: Box<str>,
+    }
+    let sns = matches!(scheme, Scheme::Fetched(fetched) if fetched.of == Of::Sns);
+    sns.then(|| serde_json::from_slice::<Named>(body).map_or_else(|_| "none".into(), |named| named.topic))
 }
 
 /// A captured request is judged by its own clock, and only by a window that is documented or its own.

@@ -334,7 +334,7 @@ fn sensitive(secret: &Secret) -> Option<HeaderValue> {
     Some(value)
 }
 
-fn address(slot: &Slot) -> SocketAddr {
+pub(super) fn address(slot: &Slot) -> SocketAddr {
     parsed(slot)
 }
 

@@ -19,7 +19,6 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "groups.shed",
     "groups.dedicated.max",
     "sources[].dedupe",
-    "sources[].verify.enforce",
     "store.redis",
     "replay.share",
     "otlp",
@@ -530,40 +529,100 @@ static ANSWERS: Map = map(&[
     field("unavailable", is("503"), REFUSAL, "The store is down, full or slow, or the process is ending."),
 ]);
 
+/// The fields that say who one sender is, with others behind them.
+macro_rules! sender_fields {
+    ($($further:expr),* $(,)?) => {
+        &[
+            field(
+                "provider",
+                NULL,
+                Kind::Provider,
+                "A provider by name (`fairlane providers` lists them), or none: anybody may send. One of provider, hmac, token, bearer, basic and none says how requests are verified.",
+            ),
+            field("secret", NULL, Kind::Map(&SECRET), "The one secret."),
+            field(
+                "secrets",
+                is("[]"),
+                Kind::List(&Kind::Map(&SECRET), 0),
+                "Several, tried in order, in place of secret: the new one and the one it replaces.",
+            ),
+            field(
+                "webhook_id",
+                NULL,
+                Kind::Text(&text::SHORT),
+                "PayPal's id of the webhook, which is what a secret is elsewhere.",
+            ),
+            field(
+                "tolerance",
+                NULL,
+                time(1, 30 * DAY),
+                "How far a signed time may be from ours. Null: the provider's own, 300 s both ways where it names none.",
+            ),
+            field(
+                "public_url",
+                NULL,
+                Kind::Text(&text::PUBLIC_URL),
+                "Scheme, host, port and prefix as configured at the provider, for those that sign the URL.",
+            ),
+            field(
+                "verify_token",
+                NULL,
+                Kind::Secret(None),
+                "The word agreed on for handshakes alone: Meta's verify token, eBay's verification token.",
+            ),
+            field(
+                "topics",
+                is("[]"),
+                Kind::List(&Kind::Text(&text::SHORT), 0),
+                "The topics that may send: ARNs of SNS, which needs them, addresses of WebSub.",
+            ),
+            field(
+                "handshake",
+                is("answer"),
+                Kind::Choice(&["answer", "open", "off"]),
+                "Handshakes that give nothing away are answered; open: those too in which a provider hands its secret over or has a subscription confirmed; off: none.",
+            ),
+            field(
+                "resign",
+                is("false"),
+                Kind::Bool,
+                "True: each attempt carries a fresh signature of the same scheme, made with the first secret, in place of the one that came.",
+            ),
+            field("hmac", NULL, Kind::Map(&HMAC), "A keyed hash over a text made of the request."),
+            field("token", NULL, Kind::Map(&TOKEN), "A header that equals the secret."),
+            field("bearer", NULL, Kind::Map(&BEARER), "Authorization: Bearer and the secret. Written bearer: {}."),
+            field("basic", NULL, Kind::Map(&BASIC), "HTTP Basic."),
+            field("none", is("false"), Kind::Bool, "True: anybody may send."),
+            $($further),*
+        ]
+    };
+}
+
+/// One who may send.
+pub(super) static SENDER: Map = Map { fields: sender_fields!(), short: Some("provider"), secret: false };
+
 static VERIFY: Map = Map {
-    fields: &[
+    fields: sender_fields!(
         field(
-            "provider",
-            NULL,
-            Kind::Provider,
-            "A provider by name (`fairlane providers` lists them), or none: anybody may send. One of provider, hmac, token, bearer, basic and none says how requests are verified.",
-        ),
-        field("secret", NULL, Kind::Map(&SECRET), "The one secret."),
-        field(
-            "secrets",
+            "any_of",
             is("[]"),
-            Kind::List(&Kind::Map(&SECRET), 0),
-            "Several, tried in order, in place of secret: the new one and the one it replaces.",
+            Kind::List(&Kind::Map(&SENDER), 0),
+            "Several who may send to one path, in place of all the fields above; the first for whom a request is genuine has it, and its key.",
         ),
         field(
-            "tolerance",
-            NULL,
-            time(1, 30 * DAY),
-            "How far a signed time may be from ours. Null: the provider's own, 300 s both ways where it names none.",
-        ),
-        field(
-            "public_url",
-            NULL,
-            Kind::Text(&text::PUBLIC_URL),
-            "Scheme, host, port and prefix as configured at the provider, for those that sign the URL.",
+            "allow_ips",
+            is("[]"),
+            Kind::List(&Kind::Text(&text::NETWORK), 0),
+            "Networks that requests may come from; others are refused before the signature. Empty: any."
         ),
         field("enforce", is("true"), Kind::Bool, "False: what fails is let through, marked, in the lane ~unverified."),
-        field("hmac", NULL, Kind::Map(&HMAC), "A keyed hash over a text made of the request."),
-        field("token", NULL, Kind::Map(&TOKEN), "A header that equals the secret."),
-        field("bearer", NULL, Kind::Map(&BEARER), "Authorization: Bearer and the secret. Written bearer: {}."),
-        field("basic", NULL, Kind::Map(&BASIC), "HTTP Basic."),
-        field("none", is("false"), Kind::Bool, "True: anybody may send."),
-    ],
+        field(
+            "forward_handshake",
+            is("false"),
+            Kind::Bool,
+            "Handshakes, which are answered here, are delivered to the upstream as well.",
+        ),
+    ),
     short: Some("provider"),
     secret: false,
 };

@@ -30,7 +30,8 @@ mod words;
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ use self::build::Builder;
 use self::check::Checker;
 use self::secret::Outside;
 use self::value::Slot;
+use crate::event::Secret;
 use crate::store::embedded;
 use crate::{admin, listen};
 
@@ -109,6 +111,47 @@ pub fn load(
     }
     problems.sort_by_key(|problem| problem.place);
     Err(problems)
+}
+
+/// Where a gateway is found by those who call its admin API.
+#[derive(Clone, Debug)]
+pub struct Whereabouts {
+    /// The admin listener.
+    pub admin: SocketAddr,
+    /// Its token, where the configuration has one.
+    pub token: Option<Secret>,
+    /// The data directory, which has it otherwise.
+    pub data: PathBuf,
+}
+
+/// Reads of a configuration where its gateway is, and nothing else: whoever asks a gateway need not have the secrets of its sources
+/// at hand. Parameters as for [`load`].
+///
+/// # Errors
+/// The problems of `admin` and `store`, and of the text itself.
+pub fn whereabouts(
+    text: &str,
+    file: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    files: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<Whereabouts, Vec<Problem>> {
+    let node = raw::parse(text, file).map_err(|problem| vec![*problem])?;
+    let mut checker = Checker::new(file, Outside { env, files });
+    let tree = checker.root(&node);
+    let concerns = |problem: &Problem| {
+        let part = problem.path.split(['.', '[']).next().unwrap_or_default();
+        matches!(part, "" | "admin" | "store")
+    };
+    let problems: Vec<_> = checker.problems.into_iter().filter(concerns).collect();
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let (admin, store) = (tree.at("admin"), tree.at("store"));
+    Ok(Whereabouts {
+        admin: build::address(admin.at("address")),
+        token: admin.at("token").maybe(),
+        data: PathBuf::from(store.at("embedded").at("path").get::<String>()),
+    })
 }
 
 /// The settings of everything; meaningless where the checker has problems.

@@ -19,6 +19,8 @@ pub(super) fn hint(written: &str, known: &[&str]) -> Option<String> {
 pub(super) fn elsewhere(written: &str) -> Option<String> {
     let mut found = Vec::new();
     places(&ROOT, "", written, &mut found);
+    // What one of several senders may say, the only one may say as well.
+    found.retain(|place| !place.ends_with(".any_of[]"));
     match found.as_slice() {
         [only] => Some(format!("{written:?} belongs in {only}")),
         _ => None,

@@ -9,6 +9,7 @@ use super::scalar;
 use super::settings::{Groups, Upstream};
 use super::value::Slot;
 use crate::listen;
+use crate::verify::scheme::Scheme;
 use crate::verify::{Choice, SecretSpec, Verifier};
 
 /// Shortest secret that does not get a note, in bytes: 128 bits of anything.
@@ -38,7 +39,8 @@ impl fmt::Display for Note {
 impl Builder<'_, '_> {
     /// Secrets that are easy to guess.
     pub(super) fn about_secrets(&mut self, path: &str, choice: &Choice, secrets: &[SecretSpec]) {
-        if matches!(choice, Choice::Preset(name) if name == providers::NONE) {
+        // PayPal's is no secret.
+        if matches!(choice, Choice::Preset(name) if [providers::NONE, "paypal"].contains(&name.as_str())) {
             return;
         }
         for (i, secret) in secrets.iter().enumerate() {
@@ -54,11 +56,12 @@ impl Builder<'_, '_> {
 
     /// What the way of verifying leaves open.
     pub(super) fn about_verifier(&mut self, path: &str, slot: &Slot, verifier: &Verifier) {
-        if verifier.secret_count() == 0 {
+        if matches!(verifier.scheme(), Scheme::None) {
             self.note(path, "anybody who knows the address may send");
         }
-        if !verifier.enforce() {
-            self.note(path, "requests that fail are let through, marked, in the lane ~unverified");
+        if verifier.wants_token() {
+            let text = "without verify_token the provider's question whether this address is willing stays unanswered";
+            self.note(path, text);
         }
         if verifier.scheme().covers_url() && slot.at("public_url").is_null() {
             let text = "the signature covers the public URL: without public_url it is put together from the Host header, \
@@ -111,7 +114,9 @@ impl Builder<'_, '_> {
         for (i, source) in sources.iter().enumerate() {
             let Some(held) = source.relay else { continue };
             longest = longest.max(Some(held));
-            let preset = source.verifier.preset();
+            // Of several the one that waits the shortest.
+            let presets = source.senders.iter().filter_map(|sender| sender.verifier.preset());
+            let preset = presets.min_by_key(|preset| preset.answer_limit.unwrap_or(Duration::MAX));
             let sender = preset.map_or("its sender", |preset| preset.title);
             let text = format!(
                 "its requests are not stored: one that the upstream does not answer in time is lost, unless {sender} repeats it"
@@ -141,7 +146,8 @@ impl Builder<'_, '_> {
             return;
         }
         for source in sources {
-            if let Some(preset) = source.verifier.preset().filter(|preset| preset.repeats == Some(false)) {
+            let presets = source.senders.iter().filter_map(|sender| sender.verifier.preset());
+            for preset in presets.filter(|preset| preset.repeats == Some(false)) {
                 let text = format!(
                     "a backlog cap refuses events of {}, and {} never repeats: they are lost",
                     source.name, preset.title

@@ -12,7 +12,7 @@ use super::scalar;
 use super::value::{Key, Slot, quoted};
 use crate::key::{self, Rule, RuleSpec};
 use crate::listen::route::Pattern;
-use crate::listen::{self, Ack, Answers, KeyRule, Order};
+use crate::listen::{self, Ack, Answers, KeyRule, Order, Sender};
 use crate::verify::scheme::Scheme;
 use crate::verify::{Preset, Verifier};
 
@@ -67,7 +67,8 @@ impl Builder<'_, '_> {
 
     fn source(&mut self, path: &str, slot: &Slot, common: &Common<'_>) -> Option<listen::Source> {
         let pattern = pattern(slot);
-        let verifier = self.verifier(&format!("{path}.verify"), slot.at("verify"));
+        let verify = slot.at("verify");
+        let verifiers = self.verifiers(&format!("{path}.verify"), verify);
         let own_key = self.rule(&format!("{path}.key"), slot.at("key"));
         let within = self.rule(&format!("{path}.within"), slot.at("within"));
         let order = self.order(&format!("{path}.order"), slot.at("order"));
@@ -78,27 +79,42 @@ impl Builder<'_, '_> {
                 self.path_names(&format!("{path}.{name}"), slot.at(name), rule, pattern);
             }
         }
-        let (pattern, verifier) = (pattern?, verifier?);
-        let preset = verifier.preset();
+        let pattern = pattern?;
+        if verifiers.is_empty() {
+            return None;
+        }
         let name = name(slot)?;
         self.meaning(&format!("{path}.name"), &name);
-        let key = self.key(path, slot, own_key, &verifier, &pattern, common);
-        let relay = self.relay(path, slot, &ack, preset, common);
+        let presets: Vec<_> = verifiers.iter().map(|(_, _, verifier)| verifier.preset()).collect();
+        let senders = verifiers.into_iter().map(|(_, verify, verifier)| {
+            let preset = verifier.preset();
+            Sender {
+                key: self.key(path, slot, own_key.clone(), &verifier, &pattern, common),
+                event_id: preset.and_then(|p| p.event_id).and_then(stated).or_else(|| signed_id(verify)),
+                event_type: preset.and_then(|p| p.event_type).and_then(stated),
+                resign: verify.at("resign").get(),
+                verifier: Arc::new(verifier),
+            }
+        });
+        let senders: Vec<Sender> = senders.collect();
+        // The one that waits the shortest decides.
+        let limit = |preset: &&'static Preset| preset.answer_limit.unwrap_or(Duration::MAX);
+        let hurried = presets.iter().flatten().copied().min_by_key(limit);
+        let relay = self.relay(path, slot, &ack, hurried, common);
         Some(listen::Source {
             name: name.into(),
+            senders,
+            allow_ips: verify.at("allow_ips").items().iter().map(parsed).collect(),
+            forward_handshakes: verify.at("forward_handshake").get(),
             path: pattern,
             methods: slot.at("methods").items().iter().map(parsed).collect(),
-            key,
             within,
             order,
-            event_id: preset.and_then(|p| p.event_id).and_then(stated).or_else(|| signed_id(slot.at("verify"))),
-            event_type: preset.and_then(|p| p.event_type).and_then(stated),
             forward_path: slot.at("forward_path").maybe::<String>().map(Into::into),
-            answer_timeout: answer_timeout(preset, common),
+            answer_timeout: answer_timeout(hurried, common),
             relay,
             ack,
             answers: answers(slot.at("answers")),
-            verifier: Arc::new(verifier),
         })
     }
 
@@ -195,7 +211,10 @@ impl Builder<'_, '_> {
     fn about_key(&mut self, field: &str, rule: &str, signed: bool, verifier: &Verifier) {
         // Without any signature the note about the verifier says it.
         if !signed
-            && matches!(verifier.scheme(), Scheme::Signed(_) | Scheme::Form(_) | Scheme::Inside(_) | Scheme::Jwt(_))
+            && matches!(
+                verifier.scheme(),
+                Scheme::Signed(_) | Scheme::Form(_) | Scheme::Inside(_) | Scheme::Jwt(_) | Scheme::Fetched(_)
+            )
         {
             let text = format!(
                 "{rule} is not covered by the signature: whoever holds one genuine request can send it for another group"

@@ -81,7 +81,15 @@ pub(super) fn tls_of_the_system(settings: &Settings) -> Result<ClientConfig, Set
     if settings.url.scheme() != Some(&http::uri::Scheme::HTTPS) {
         return Ok(tls_with(RootCertStore::empty()));
     }
-    let roots = tls_builder().with_native_roots().map_err(|error| SettingsError::NoRoots(error.to_string()))?;
+    tls_of_roots().map_err(SettingsError::NoRoots)
+}
+
+/// TLS that trusts the operating system's certificates.
+///
+/// # Errors
+/// There are none, in words.
+pub(super) fn tls_of_roots() -> Result<ClientConfig, String> {
+    let roots = tls_builder().with_native_roots().map_err(|error| error.to_string())?;
     Ok(http1_only(roots.with_no_client_auth()))
 }
 

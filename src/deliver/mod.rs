@@ -1,4 +1,4 @@
-//! One attempt to the upstream: the only place that sends an event anywhere.
+//! One attempt to the upstream: the only place that sends an event anywhere; and the fetching of providers' keys.
 //!
 //! A [`Client`] is made once from its [`Settings`]. [`Client::attempt`] takes a [`Job`], sends one HTTP/1.1 request and tells
 //! what came of it as an [`Attempt`]; a failure is an [`Outcome`], never an error. It decides nothing about *when*: turns,
@@ -26,6 +26,7 @@
 mod answer;
 mod connect;
 mod fault;
+mod fetch;
 mod outcome;
 mod request;
 mod retry_after;
@@ -48,9 +49,10 @@ use crate::clock::Clock;
 use crate::event::{Event, Now};
 use crate::metrics::Metrics;
 
+pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
 pub use outcome::{Answer, Attempt, BodyEnd, Follows, Limit, Outcome, Row, follows, table};
 pub use retry_after::{RetryAfter, RetryScope};
-pub use settings::{Settings, SettingsError};
+pub use settings::{Resign, Settings, SettingsError};
 
 use fault::Fault;
 use request::Maker;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, Entry, HOST};
@@ -11,7 +12,7 @@ use http_body_util::Full;
 
 use super::Job;
 use super::fault::Target;
-use super::settings::{Settings, SettingsError};
+use super::settings::{Resign, Settings, SettingsError};
 use crate::event::{Event, HOP_BY_HOP, Wall};
 use crate::verify::mac;
 
@@ -43,6 +44,9 @@ pub(super) struct Maker {
     host: HeaderValue,
     added: Vec<(HeaderName, HeaderValue)>,
     key: Option<mac::Key>,
+    resign: Option<Resign>,
+    /// Whether it was said that an event could not be signed again.
+    told: AtomicBool,
 }
 
 impl Maker {
@@ -77,6 +81,8 @@ impl Maker {
             authority,
             added: settings.headers.iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
             key,
+            resign: settings.resign.clone(),
+            told: AtomicBool::new(false),
         })
     }
 
@@ -114,7 +120,7 @@ impl Maker {
     fn headers(&self, job: &Job, now: Wall) -> HeaderMap {
         let event = &*job.event;
         let mut headers = HeaderMap::with_capacity(event.headers.len() + 20);
-        copy_end_to_end(&event.headers, &mut headers);
+        self.copy(event, now, &mut headers);
         add_forwarded(event, &mut headers);
         add_fairlane(job, &mut headers);
         if let Some(key) = &self.key {
@@ -129,6 +135,26 @@ impl Maker {
             headers.append(name, value.clone());
         }
         headers
+    }
+}
+
+impl Maker {
+    /// The event's own lines, with a fresh signature where its source asks for one. Where none can be made they go as they came.
+    fn copy(&self, event: &Event, now: Wall, headers: &mut HeaderMap) {
+        copy_end_to_end(&event.headers, headers);
+        let Some(Resign(resign)) = &self.resign else { return };
+        // The receiver's host, which a signature may cover, is still there: ours is written later.
+        let mut signed = headers.clone();
+        if let Some(host) = event.headers.get(HOST) {
+            signed.insert(HOST, host.clone());
+        }
+        match resign(event, now, &mut signed) {
+            Ok(()) => *headers = signed,
+            Err(why) if !self.told.swap(true, Ordering::Relaxed) => {
+                tracing::warn!(source = %event.source, why, "an event cannot be signed again and goes out as it came; said once");
+            }
+            Err(_) => {}
+        }
     }
 }
 

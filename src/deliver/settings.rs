@@ -1,11 +1,12 @@
 //! The upstream's settings, and what is refused about them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use crate::event::Secret;
+use crate::event::{Event, Secret, Wall};
 
 /// Where and how to deliver (`upstream` in the configuration).
 #[derive(Clone, PartialEq, Eq)]
@@ -20,9 +21,26 @@ pub struct Settings {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Adds `Fairlane-Timestamp` and `Fairlane-Signature`: `whsec_` and base64, or the base64 alone.
     pub signing_secret: Option<Secret>,
+    /// Signs some events again as their providers would.
+    pub resign: Option<Resign>,
     /// Statuses after which an event is dead at once, e.g. 410.
     pub never: Vec<u16>,
 }
+
+/// Replaces the signature of an event, in the headers of an attempt that is sent at this moment, by a fresh one where its source
+/// asks for that; else nothing. An error is words, and leaves the headers of no use.
+#[derive(Clone)]
+pub struct Resign(pub Arc<ResignFn>);
+
+type ResignFn = dyn Fn(&Event, Wall, &mut HeaderMap) -> Result<(), String> + Send + Sync;
+
+impl PartialEq for Resign {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Resign {}
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,6 +25,7 @@ fn settings(url: &str) -> Settings {
         idle: Duration::from_secs(4),
         headers: Vec::new(),
         signing_secret: None,
+        resign: None,
         never: vec![410],
     }
 }

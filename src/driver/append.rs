@@ -78,12 +78,19 @@ impl Appends {
         Appended { batch, started, result }
     }
 
-    /// Answers a batch's senders; gives the events that are durable, and the seq of the first.
-    pub(super) fn answer(&self, appended: Appended, now: Mono) -> Option<(Seq, Vec<Arc<Event>>)> {
+    /// Answers a batch's senders; gives the events that are durable, and the seq of the first. `count` is told of each of them before its
+    /// sender is.
+    pub(super) fn answer(
+        &self,
+        appended: Appended,
+        now: Mono,
+        mut count: impl FnMut(&Event),
+    ) -> Option<(Seq, Vec<Arc<Event>>)> {
         let Appended { batch, started, result } = appended;
         match result {
             Ok(first) => {
                 self.shared.metrics.commit_seconds.observe(now.since(started).as_secs_f64());
+                batch.iter().for_each(|submission| count(&submission.event));
                 let answered = batch.into_iter().zip(first.0..);
                 Some((first, answered.map(|(submission, seq)| submission.answer(Ok(Seq(seq)))).collect()))
             }

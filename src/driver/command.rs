@@ -4,16 +4,19 @@ use tokio::sync::oneshot;
 
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::run::Driver;
+use super::upstream::UpstreamChange;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, Policy, Settings, Slots, Sort};
+use crate::engine::{BreakerState, GroupView, Rate, Settings, Slots, Sort};
 use crate::event::{Group, Now};
 
 /// One wish; each answers over its own channel.
 pub(super) enum Command {
     /// List active groups.
     Groups(Sort, usize, oneshot::Sender<Vec<GroupView>>),
+    /// Show the backlog's ages in the metrics; the groups with most pending events, so many.
+    ShowBacklog(usize, oneshot::Sender<Vec<GroupView>>),
     /// One group.
-    Group(Group, oneshot::Sender<GroupInfo>),
+    Group(Group, oneshot::Sender<GroupView>),
     /// Change one group, on what is queued too.
     Change(Group, Change, Expiry, oneshot::Sender<Result<(), String>>),
     /// Take such a change back; false when there is none.
@@ -24,19 +27,12 @@ pub(super) enum Command {
     Cancel(Group, oneshot::Sender<usize>),
     /// The upstream as a whole.
     Upstream(oneshot::Sender<UpstreamInfo>),
-    /// No attempt of anybody, or attempts again.
-    PauseUpstream(bool, oneshot::Sender<()>),
+    /// Change it, on what is queued too.
+    ChangeUpstream(UpstreamChange, Expiry, oneshot::Sender<Result<(), String>>),
+    /// Take such a change back; false when there is none.
+    TakeBackUpstream(oneshot::Sender<Result<bool, String>>),
     /// Another configuration.
     Reload(Box<Settings>, FilePolicies, Deliver, oneshot::Sender<()>),
-}
-
-/// A group, active or not.
-#[derive(Clone, Debug)]
-pub struct GroupInfo {
-    /// How it stands; `None` while nothing of it is pending.
-    pub view: Option<GroupView>,
-    /// How it is treated.
-    pub policy: Policy,
 }
 
 /// The upstream as a whole.
@@ -44,6 +40,12 @@ pub struct GroupInfo {
 pub struct UpstreamInfo {
     /// Whether a person paused it.
     pub paused: bool,
+    /// Attempts that may be in flight.
+    pub concurrency: u32,
+    /// Attempts a time.
+    pub rate: Option<Rate>,
+    /// What a person changed.
+    pub live: Option<Live<UpstreamChange>>,
     /// Its breaker.
     pub breaker: BreakerState,
     /// Who holds the slots.
@@ -58,10 +60,12 @@ pub struct UpstreamInfo {
 pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
     match command {
         Command::Groups(sort, limit, reply) => answer(reply, driver.engine.groups(sort, limit, now.mono)),
-        Command::Group(group, reply) => {
-            let view = driver.engine.group(&group, now.mono);
-            answer(reply, GroupInfo { view, policy: driver.policies.of(&group) });
+        Command::ShowBacklog(top, reply) => {
+            driver.show_backlog(now);
+            let groups = if top == 0 { Vec::new() } else { driver.engine.groups(Sort::Depth, top, now.mono) };
+            answer(reply, groups);
         }
+        Command::Group(group, reply) => answer(reply, driver.engine.group(&group, now.mono)),
         Command::Change(group, change, expiry, reply) => {
             let changed = driver.policies.change(&group, change, expiry, now.wall);
             driver.engine.set_policy(&group, driver.policies.of(&group), now);
@@ -75,9 +79,12 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::Live(reply) => answer(reply, driver.policies.live()),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
         Command::Upstream(reply) => {
-            let engine = &driver.engine;
+            let (engine, settings) = (&driver.engine, driver.upstream.settings());
             let info = UpstreamInfo {
-                paused: driver.upstream_paused,
+                paused: driver.upstream.is_paused(),
+                concurrency: settings.slots,
+                rate: settings.rate,
+                live: driver.upstream.live(),
                 breaker: engine.breaker(),
                 slots: engine.slots(),
                 median: engine.median(),
@@ -85,18 +92,20 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             };
             answer(reply, info);
         }
-        Command::PauseUpstream(paused, reply) => {
-            driver.upstream_paused = paused;
-            if paused {
-                driver.engine.pause_upstream();
-            } else {
-                driver.engine.resume_upstream();
-            }
-            answer(reply, ());
+        Command::ChangeUpstream(change, expiry, reply) => {
+            let changed = driver.upstream.change(change, expiry, now.wall);
+            driver.apply_upstream(now);
+            answer(reply, changed);
+        }
+        Command::TakeBackUpstream(reply) => {
+            let taken = driver.upstream.take_back();
+            driver.apply_upstream(now);
+            answer(reply, taken);
         }
         Command::Reload(settings, file, deliver, reply) => {
             driver.policies.replace(file);
-            driver.engine.set_settings(*settings, now);
+            driver.upstream.replace(*settings);
+            driver.apply_upstream(now);
             driver.engine.set_policies(driver.policies.policies(), now);
             driver.delivery.replace(deliver);
             answer(reply, ());

@@ -10,10 +10,11 @@ use tokio::task::JoinSet;
 
 use super::live::{Call, Calls};
 use super::outcome;
+use super::policy::PolicyTable;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
 use crate::event::{Event, Lane, Now, Seq, Wall};
-use crate::metrics::Metrics;
+use crate::metrics::{EventMetrics, Metrics};
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
 
 /// Bytes of bodies kept in memory between an event's commit and its first attempt. What does not fit is read from the store when
@@ -43,7 +44,10 @@ pub(super) enum Done {
 pub(super) struct Delivery {
     store: Arc<dyn LaneStore>,
     deliver: Deliver,
+    policies: Arc<PolicyTable>,
     metrics: Arc<Metrics>,
+    /// By source, as many as there ever were in this process.
+    counters: HashMap<Arc<str>, EventMetrics>,
     work: JoinSet<Done>,
     cancels: HashMap<Ticket, oneshot::Sender<()>>,
     calls: Calls,
@@ -53,11 +57,18 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(store: Arc<dyn LaneStore>, deliver: Deliver, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn LaneStore>,
+        deliver: Deliver,
+        policies: Arc<PolicyTable>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             store,
             deliver,
+            policies,
             metrics,
+            counters: HashMap::new(),
             work: JoinSet::new(),
             cancels: HashMap::new(),
             calls: Calls::default(),
@@ -86,6 +97,24 @@ impl Delivery {
     /// Something that has ended already.
     pub(super) fn try_next(&mut self) -> Option<Done> {
         self.work.try_join_next()?.ok()
+    }
+
+    fn counters(&mut self, source: &Arc<str>) -> &EventMetrics {
+        // Nearly always it is there; then its name is not copied.
+        if !self.counters.contains_key(source) {
+            self.counters.insert(Arc::clone(source), self.metrics.events_of(source));
+        }
+        self.counters.get(source).expect("inserted just above")
+    }
+
+    /// Counts an event that is durable. Whether its sender still waits for the answer does not matter (I1).
+    pub(super) fn accepted(&mut self, event: &Event) {
+        let counters = self.counters(&event.source);
+        counters.accepted();
+        // Those that are not genuine have no key either, and a lane of their own.
+        if event.lane.group.is_fallback() {
+            counters.fallback(&event.key_source);
+        }
     }
 
     /// Events that are durable now, in the order of their seqs, as the engine needs them.
@@ -195,6 +224,12 @@ impl Delivery {
             Done::Attempt(ticket, seq, mut attempt, event) => {
                 self.cancels.remove(&ticket);
                 let ending = outcome::ending(&attempt);
+                if let Some(event) = &event
+                    && event.order.is_some()
+                    && let Some(max) = self.policies.order_max_hold(&event.source)
+                {
+                    engine.may_hold(ticket, max);
+                }
                 if event.is_none() {
                     attempt.started = now.wall;
                 }
@@ -249,13 +284,12 @@ impl Delivery {
         if matches!(settle.verdict, engine::Verdict::Begun) {
             return;
         }
-        let source = self.ended.remove(&settle.seq).map(|(_, source)| source);
-        let source = source.as_deref().unwrap_or_default();
+        let source = self.ended.remove(&settle.seq).map(|(_, source)| source).unwrap_or_default();
         match &settle.verdict {
-            engine::Verdict::Delivered => self.metrics.delivered(source),
+            engine::Verdict::Delivered => self.counters(&source).delivered(),
             engine::Verdict::Dead(reason) => {
-                tracing::warn!(seq = settle.seq.0, source, %reason, "an event went to the dead letters");
-                self.metrics.dead(source);
+                tracing::warn!(seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
+                self.counters(&source).dead();
             }
             _ => {}
         }

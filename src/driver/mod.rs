@@ -15,6 +15,7 @@ pub mod rejections;
 mod run;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,12 +35,14 @@ use crate::store::{Error, LaneStore, Refusal};
 
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
-pub use command::{GroupInfo, UpstreamInfo};
+pub use command::UpstreamInfo;
 pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
 pub use run::Driver;
+pub use upstream::UpstreamChange;
+use upstream::UpstreamTable;
 
 /// Submissions that may wait for the driver. More than the connections that may be open by default, so that on HTTP/1.1
 /// the connection limit is met first.
@@ -167,7 +170,7 @@ pub struct Parts {
     pub settings: Settings,
     /// How groups are treated, by the file.
     pub policies: FilePolicies,
-    /// Where a person's changes are remembered.
+    /// Where a person's changes of groups are remembered; those of the upstream go beside it.
     pub notebook: Notebook,
     /// The engine's only randomness.
     pub seed: u64,
@@ -181,8 +184,10 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (facts, receiver) = mpsc::channel(WAITING_MAX);
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
+    let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
-    let engine = Engine::new(parts.settings, policies.policies(), parts.seed);
+    let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
+    engine.set_upstream_paused(upstream.is_paused());
     let shared = Arc::new(Shared {
         store: parts.store,
         clock: parts.clock,
@@ -194,7 +199,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         anybody: Group::fallback(),
         started,
     });
-    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, policies, parts.deliver);
+    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -297,11 +302,19 @@ impl Handle {
         self.ask(|reply| Command::Groups(sort, limit, reply)).await
     }
 
+    /// Brings the metrics of the backlog up to date; gives the groups with most pending events, at most `top`.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn show_backlog(&self, top: usize) -> Result<Vec<GroupView>, Ended> {
+        self.ask(|reply| Command::ShowBacklog(top, reply)).await
+    }
+
     /// One group, active or not.
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn group(&self, group: Group) -> Result<GroupInfo, Ended> {
+    pub async fn group(&self, group: Group) -> Result<GroupView, Ended> {
         self.ask(|reply| Command::Group(group, reply)).await
     }
 
@@ -346,12 +359,21 @@ impl Handle {
         self.ask(Command::Upstream).await
     }
 
-    /// No attempt of anybody from the next lease on, or attempts again.
+    /// Changes the upstream from the next lease on, on what is queued too; remembered over a restart. The inner error says why it could
+    /// not be written down.
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn pause_upstream(&self, paused: bool) -> Result<(), Ended> {
-        self.ask(|reply| Command::PauseUpstream(paused, reply)).await
+    pub async fn change_upstream(&self, change: UpstreamChange, expiry: Expiry) -> Result<Result<(), String>, Ended> {
+        self.ask(|reply| Command::ChangeUpstream(change, expiry, reply)).await
+    }
+
+    /// Takes such a change back; false when there is none. The inner error says why it could not be written down.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn take_back_upstream(&self) -> Result<Result<bool, String>, Ended> {
+        self.ask(Command::TakeBackUpstream).await
     }
 
     /// Other numbers, policies and another way to the upstream, from the next lease on.

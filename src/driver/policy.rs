@@ -3,7 +3,7 @@
 //! A person's word wins over the file's until it expires. It is written down before it is answered, so that a restart does not
 //! forget it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct FilePolicies {
     pub fallback: Policy,
     /// A glob on the written form, and the policy of those it matches; the first match counts.
     pub overrides: Vec<(String, Policy)>,
+    /// By a source's name: how long an event of it may hold its order key.
+    pub order_max_hold: HashMap<Arc<str>, Duration>,
 }
 
 /// A change of one group, each part of it kept from before where it is not given.
@@ -45,13 +47,20 @@ pub struct Change {
     pub rate: Option<(u32, u64)>,
 }
 
-/// A change that is in force.
+/// A change that is in force, of a group or of the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Live {
+pub struct Live<C = Change> {
     /// What it changes.
-    pub change: Change,
+    pub change: C,
     /// When it ends, microseconds since 1970; `None`: never.
     pub expires: Option<u64>,
+}
+
+impl<C> Live<C> {
+    /// Whether it has expired.
+    pub(super) fn is_over(&self, now: Wall) -> bool {
+        self.expires.is_some_and(|at| at <= now.0)
+    }
 }
 
 /// When a change ends.
@@ -63,6 +72,17 @@ pub enum Expiry {
     At(Wall),
     /// When somebody takes it back.
     Never,
+}
+
+impl Expiry {
+    /// When that is, microseconds since 1970, for a change made `now`.
+    pub(super) fn ends(self, now: Wall) -> Option<u64> {
+        match self {
+            Self::Usual => Some(now.plus(LASTS).0),
+            Self::At(at) => Some(at.0),
+            Self::Never => None,
+        }
+    }
 }
 
 /// What holds for whom; shared between the engine, which asks, and the driver, which changes it.
@@ -106,6 +126,11 @@ impl PolicyTable {
         policy
     }
 
+    /// How long an event of `source` may hold its order key; `None` for a source that is no longer there.
+    pub(super) fn order_max_hold(&self, source: &str) -> Option<Duration> {
+        self.file.read().order_max_hold.get(source).copied()
+    }
+
     /// The changes in force.
     pub(super) fn live(&self) -> Vec<(Group, Live)> {
         self.live.read().iter().map(|(group, live)| (group.clone(), *live)).collect()
@@ -116,14 +141,9 @@ impl PolicyTable {
     /// # Errors
     /// It could not be written down, in words; nothing changed.
     pub(super) fn change(&self, group: &Group, change: Change, expiry: Expiry, now: Wall) -> Result<(), String> {
-        let expires = match expiry {
-            Expiry::Usual => Some(now.plus(LASTS).0),
-            Expiry::At(at) => Some(at.0),
-            Expiry::Never => None,
-        };
         let mut next = self.live.read().clone();
         let before = next.get(group).map_or_else(Change::default, |live| live.change);
-        next.insert(group.clone(), Live { change: change.over(before), expires });
+        next.insert(group.clone(), Live { change: change.over(before), expires: expiry.ends(now) });
         self.keep(next)
     }
 
@@ -140,7 +160,7 @@ impl PolicyTable {
 
     /// Ends what has expired, and says for whom.
     pub(super) fn expire(&self, now: Wall) -> Vec<Group> {
-        let over = |live: &Live| live.expires.is_some_and(|at| at <= now.0);
+        let over = |live: &Live| live.is_over(now);
         let expired: Vec<Group> =
             self.live.read().iter().filter(|(_, live)| over(live)).map(|(group, _)| group.clone()).collect();
         if !expired.is_empty() {

@@ -23,7 +23,7 @@ pub(super) async fn recover(store: &Arc<dyn LaneStore>, engine: &mut Engine, now
     loop {
         let lanes = store.lanes(after.take(), PAGE).await?;
         for summary in &lanes {
-            engine.on_recovered(&summary.lane, summary.fresh, summary.retrying, now);
+            engine.on_recovered(&summary.lane, summary.fresh, summary.retrying, summary.oldest, now);
         }
         match lanes.last() {
             Some(last) if lanes.len() == PAGE => after = Some(last.lane.clone()),

@@ -17,10 +17,11 @@ use super::command::Command;
 use super::delivery::Delivery;
 use super::live::Call;
 use super::policy::PolicyTable;
+use super::upstream::UpstreamTable;
 use super::{Fact, Shared, recover};
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, Engine};
-use crate::event::{Mono, Now};
+use crate::event::{Event, Mono, Now};
 use crate::store::Error;
 
 /// How often gauges are set, expired changes end and the beat is shown when nothing happens.
@@ -38,8 +39,7 @@ pub struct Driver {
     pub(super) engine: Engine,
     pub(super) policies: Arc<PolicyTable>,
     pub(super) delivery: Delivery,
-    /// Whether a person paused the upstream.
-    pub(super) upstream_paused: bool,
+    pub(super) upstream: UpstreamTable,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
     appends: Appends,
@@ -51,12 +51,13 @@ impl Driver {
         (facts, calls): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>),
         shared: Arc<Shared>,
         engine: Engine,
-        policies: Arc<PolicyTable>,
+        (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
         deliver: Deliver,
     ) -> Self {
-        let delivery = Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&shared.metrics));
+        let delivery =
+            Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, delivery, upstream_paused: false, facts, calls, appends, stopping: false }
+        Self { shared, engine, policies, upstream, delivery, facts, calls, appends, stopping: false }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -139,7 +140,8 @@ impl Driver {
     /// The batch is durable, or was refused: only now are its senders answered, and only now may it be delivered (I7).
     fn appended(&mut self, result: super::append::Appended) {
         let now = self.shared.clock.now();
-        if let Some((first, events)) = self.appends.answer(result, now.mono) {
+        let count = |event: &Event| self.delivery.accepted(event);
+        if let Some((first, events)) = self.appends.answer(result, now.mono, count) {
             let queued = self.delivery.keep(first, &events);
             self.engine.on_appended(queued, now);
         }
@@ -167,7 +169,17 @@ impl Driver {
             let policy = self.policies.of(&group);
             self.engine.set_policy(&group, policy, now);
         }
+        if self.upstream.expire(now.wall) {
+            tracing::info!("a change of the upstream has expired");
+            self.apply_upstream(now);
+        }
         self.show_sizes(now);
+    }
+
+    /// What holds for the upstream acts from the next lease on.
+    pub(super) fn apply_upstream(&mut self, now: Now) {
+        self.engine.set_settings(self.upstream.settings(), now);
+        self.engine.set_upstream_paused(self.upstream.is_paused());
     }
 
     fn show_sizes(&self, now: Now) {
@@ -187,9 +199,14 @@ impl Driver {
             BreakerState::Open { .. } => 3,
         };
         let slots = [("busy", slots.busy), ("slow", slots.slow), ("retry", slots.retry), ("free", slots.free)];
-        metrics.scheduler(slots, breaker, self.engine.retries_overdue(OVERDUE));
+        metrics.scheduler(slots, breaker);
         let counted = metrics.invariant_violations.get();
         metrics.invariant_violations.inc_by(self.engine.violations().saturating_sub(counted));
+    }
+
+    /// Shows in the metrics what takes time in the number of groups; done when somebody asks, not every second.
+    pub(super) fn show_backlog(&self, now: Now) {
+        self.shared.metrics.backlog(self.engine.ages(now.mono), self.engine.retries_overdue(OVERDUE));
     }
 
     fn obey(&mut self, command: Command, now: Now) {

@@ -173,6 +173,33 @@ async fn after_a_lost_commit_nobody_gets_a_2xx() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_is_counted_at_its_commit_though_its_sender_has_given_up() {
+    let w = world();
+    let mut gate = w.memory.hold_next(Call::Append);
+    let sender = w.submit(1, 1);
+    gate.arrived().await;
+    sender.abort();
+    settle().await;
+    let counted = |line: &str| w.handle.metrics().encode().unwrap().lines().any(|l| l == line);
+    assert!(!counted(r#"fairlane_events_accepted_total{source="test"} 1"#), "nothing is durable yet");
+    gate.open();
+    // The next one comes after it.
+    assert_eq!(w.submit(2, 1).await.unwrap(), Ok(Seq(2)));
+    assert!(counted(r#"fairlane_events_accepted_total{source="test"} 2"#));
+    // What is not stored is not counted.
+    w.memory.fail_next(Call::Append, Error::Full("no space".into()));
+    assert_eq!(w.submit(3, 1).await.unwrap(), Err(Shed::Full));
+    assert!(counted(r#"fairlane_events_accepted_total{source="test"} 2"#));
+    // It is in a lane of its own, rule or not: what counts is the lane.
+    assert!(counted(r#"fairlane_fallback_events_total{source="test",reason="no_rule"} 0"#));
+    let mut keyless = event(4, 1);
+    keyless.lane.group = Group::fallback();
+    let charge = Budget::new(usize::MAX).open(Some(0)).unwrap();
+    assert!(w.handle.submit(Arc::new(keyless), charge).await.is_ok());
+    assert!(counted(r#"fairlane_fallback_events_total{source="test",reason="no_rule"} 1"#));
+}
+
+#[tokio::test(start_paused = true)]
 async fn stopping_answers_what_came_before_and_refuses_what_comes_after() {
     let w = world();
     let mut gate = w.memory.hold_next(Call::Append);
@@ -219,8 +246,8 @@ impl World {
         tokio::spawn(async move { handle.live(Arc::new(event(number, 10)), deadline).await })
     }
 
-    async fn group(&self) -> Option<GroupView> {
-        self.handle.group(Group::of(&["g"])).await.unwrap().view
+    async fn group(&self) -> GroupView {
+        self.handle.group(Group::of(&["g"])).await.unwrap()
     }
 }
 
@@ -256,13 +283,14 @@ async fn whoever_stops_waiting_leaves_no_lease_behind() {
     for _ in 0..8 {
         starts.recv().await.unwrap();
     }
-    let view = w.group().await.unwrap();
+    let view = w.group().await;
     assert_eq!((view.in_flight, view.live), (8, 2));
     for call in &calls {
         call.abort();
     }
     settle().await;
-    assert!(w.group().await.is_none(), "nothing of it is left");
+    let view = w.group().await;
+    assert_eq!((view.live, view.in_flight), (0, 0), "nothing of it is left");
     assert_eq!(w.handle.upstream().await.unwrap().slots.busy, 0);
     // Its slots are there for others.
     let _next = w.call(20);

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::group::GroupState;
 use super::lane::LaneState;
+use super::ledger::{Ledger, STATS_MAX};
 use crate::event::{Group, Lane};
 
 impl Engine {
@@ -46,6 +47,10 @@ impl Engine {
         let mut group = GroupState::new(name.clone(), (self.policies)(name));
         group.paused = self.paused.contains(name);
         group.side = !self.upstream.breaker.side;
+        group.ledger = self.ledgers.take(name).unwrap_or_else(|| Ledger::new(self.now));
+        if self.groups.len() < STATS_MAX {
+            group.ledger.stats.get_or_insert_default();
+        }
         self.dormant.wake(&mut group);
         let gid = self.groups.insert(group);
         self.names.insert(name.clone(), gid);
@@ -76,8 +81,9 @@ impl Engine {
             return;
         }
         self.wakes.remove(&mut self.wake_places, gid);
-        if let Some(group) = self.groups.remove(gid) {
+        if let Some(mut group) = self.groups.remove(gid) {
             self.names.remove(&group.name);
+            self.ledgers.put(group.name.clone(), std::mem::take(&mut group.ledger));
             self.dormant.put(group, self.moment());
         }
     }

@@ -77,15 +77,12 @@ impl Engine {
         self.touch_group(gid, now.mono);
     }
 
-    /// No further attempt of anybody until [`resume_upstream`](Self::resume_upstream).
-    pub fn pause_upstream(&mut self) {
-        self.upstream.paused = true;
-        self.turn_all_away(self.now);
-    }
-
-    /// Ends a [`pause_upstream`](Self::pause_upstream).
-    pub fn resume_upstream(&mut self) {
-        self.upstream.paused = false;
+    /// No further attempt of anybody, or attempts again.
+    pub fn set_upstream_paused(&mut self, paused: bool) {
+        self.upstream.paused = paused;
+        if paused {
+            self.turn_all_away(self.now);
+        }
     }
 
     /// No further lease, for good. What is in flight ends and is settled; see [`is_drained`](Self::is_drained).

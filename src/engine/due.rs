@@ -107,9 +107,9 @@ impl Retries {
         self.waiting.remove(&(at, seq)).map(|(lid, ev, _)| (lid, ev))
     }
 
-    /// Every event that waits, for the invariant checks.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (u32, Seq)> {
-        self.waiting.iter().map(|((_, seq), (lid, ..))| (*lid, *seq))
+    /// Every event that waits, and of which lane.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (u32, &Ev)> {
+        self.waiting.values().map(|(lid, ev, _)| (*lid, ev))
     }
 
     pub(super) fn places(&self) -> usize {
@@ -164,6 +164,7 @@ impl Engine {
         if let Some(key) = &ev.order {
             if lane.rare.keys.holds(key) {
                 // Another event of the key is under way; this one has to wait for it, wherever it came from.
+                lane.note_stored(ev.received);
                 return self.miss(lid, (due, ev.seq), now.mono.plus(LATER));
             }
             lane.rare.keys.recover(key);
@@ -194,6 +195,7 @@ impl Engine {
         let seq = ev.seq;
         if ev.order.is_none() {
             if !lane.has_retry_room() {
+                lane.note_stored(ev.received);
                 self.retries.places.remove(&seq);
                 return self.miss(lid, (due, seq), at);
             }

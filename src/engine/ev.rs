@@ -81,7 +81,7 @@ pub(super) fn since_line(from: i64, now: Mono) -> Duration {
 }
 
 /// A stored time on the line; one that lies ahead, after a clock was set back, is now.
-fn on_line(now: Now, wall: Wall) -> i64 {
+pub(super) fn on_line(now: Now, wall: Wall) -> i64 {
     let ago = i64::try_from(now.wall.0.saturating_sub(wall.0)).unwrap_or(i64::MAX);
     line(now.mono).saturating_sub(ago)
 }

@@ -7,11 +7,12 @@ use super::counts::Counts;
 use super::field::Class;
 use super::inside::Inside;
 use super::lazy::Lazy;
+use super::ledger::Ledger;
 use super::live::Calls;
 use super::price::Ewma;
 use super::rate::Gcra;
 use super::request::WaitReason;
-use super::stats::{LastSecond, Stats};
+use super::stats::LastSecond;
 use super::tags::{Tag, Turn, Weight};
 use super::{Policy, Settings};
 use crate::event::{Group, Mono};
@@ -101,8 +102,8 @@ pub(super) struct GroupState {
     pub(super) charged_us: u64,
     pub(super) served_us: u64,
 
-    /// Kept once it has two events at a time.
-    pub(super) stats: Option<Box<Stats>>,
+    /// What people are told of it.
+    pub(super) ledger: Ledger,
     /// Why it did not run most recently, and until when.
     pub(super) blocked: Option<(WaitReason, Mono)>,
 }
@@ -141,7 +142,7 @@ impl GroupState {
             answered_alone_us: 0,
             charged_us: 0,
             served_us: 0,
-            stats: None,
+            ledger: Ledger::default(),
             blocked: None,
         }
     }

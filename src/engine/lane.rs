@@ -60,6 +60,8 @@ pub(super) struct LaneState {
     /// Up to where the scan has come, and whether there is more.
     pub(super) cursor: Seq,
     pub(super) more: bool,
+    /// What of it is only in the store was received no earlier than this, on the line.
+    pub(super) stored_from: i64,
     /// It was found at the start and has not been read to its end: what lies between is unknown.
     pub(super) unread: bool,
     pub(super) loading: Option<Load>,
@@ -143,6 +145,7 @@ impl LaneState {
             fresh: VecDeque::new(),
             cursor: Seq(0),
             more: false,
+            stored_from: 0,
             unread: false,
             loading: None,
             appended_while_loading: false,
@@ -178,20 +181,44 @@ impl LaneState {
         self.rare.due.len() + self.rare.waiting
     }
 
+    /// Its next events are being read, or have to be before any may go.
+    pub(super) fn is_reading(&self) -> bool {
+        self.loading.is_some() || (self.unread_retries && self.blocked)
+    }
+
     /// The order keys are as many as may be.
     pub(super) fn is_held(&self) -> bool {
         self.rare.keys.len() >= KEYS_MAX
     }
 
-    /// When the oldest event in memory that may go was received.
+    /// When the oldest event was received that may go or is only in the store; of the latter it is known from when on at the earliest.
+    /// Those that are leased or wait for their time are elsewhere.
     pub(super) fn oldest(&self) -> Option<i64> {
         let firsts = [self.rare.heads.values().next(), self.fresh.front(), self.rare.replays.front()];
         let due = self.rare.due.values().chain(self.rare.due_keyed.values());
-        firsts.into_iter().flatten().chain(due).map(|ev| ev.received).min()
+        let stored = self.has_stored().then_some(self.stored_from);
+        firsts.into_iter().flatten().chain(due).map(|ev| ev.received).chain(stored).min()
+    }
+
+    /// Events of it are only in the store.
+    fn has_stored(&self) -> bool {
+        self.more || self.appended_while_loading || self.has_stored_retries()
+    }
+
+    fn has_stored_retries(&self) -> bool {
+        self.unread_retries || self.rare.missed.is_some()
+    }
+
+    /// An event received then is only in the store from now on.
+    pub(super) fn note_stored(&mut self, received: i64) {
+        self.stored_from = if self.has_stored() { self.stored_from.min(received) } else { received };
     }
 
     /// A newly durable event. Told in commit order.
     pub(super) fn append(&mut self, ev: Ev, limits: Limits) {
+        if !self.has_stored() {
+            self.stored_from = ev.received;
+        }
         let alone = ev.replay && ev.order.is_none() && !self.unread;
         if self.loading.is_some() {
             self.appended_while_loading = true;
@@ -225,6 +252,9 @@ impl LaneState {
 
     /// The scan comes to `ev`. False when it stops before it.
     fn take_in(&mut self, ev: Ev, limits: Limits) -> bool {
+        if !self.has_stored_retries() {
+            self.stored_from = ev.received;
+        }
         if self.passes_by(ev.seq) {
             self.cursor = ev.seq;
             return true;

@@ -88,6 +88,10 @@ pub(super) struct Lease {
     overdue: bool,
     /// What a person wants of its event.
     pub(super) removal: Option<Removal>,
+    /// What of it is in the books that people read.
+    worked_us: u64,
+    /// How long its event may hold its order key, where its source says so.
+    hold_max: Option<Duration>,
     timer: Mono,
 }
 
@@ -106,6 +110,8 @@ impl Lease {
             cancelled: false,
             overdue: false,
             removal: None,
+            worked_us: 0,
+            hold_max: None,
             timer: Mono(u64::MAX),
             work,
         }
@@ -121,6 +127,13 @@ impl Lease {
         }
         if self.long { at } else { at.min(sent.plus(slow_after)) }
     }
+}
+
+/// What was said of an event while it was leased.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    removal: Option<Removal>,
+    hold_max: Option<Duration>,
 }
 
 /// Every lease, by ticket and so by the time it was given.
@@ -187,6 +200,14 @@ impl Engine {
         let Some(lease) = self.leases.remove(ticket) else { return false };
         self.finish(lease, ending, took, now);
         true
+    }
+
+    /// How long the event of this lease may hold its order key, where its source says otherwise than
+    /// [`Settings::order_max_hold`]. Told before the attempt's end, which may need it; the source is known to who has the event.
+    pub fn may_hold(&mut self, ticket: Ticket, max: Duration) {
+        if let Some(lease) = self.leases.get_mut(ticket) {
+            lease.hold_max = Some(max);
+        }
     }
 
     /// The attempt may be made: its beginning is durable, or need not be.
@@ -271,8 +292,10 @@ impl Engine {
             self.violation("R4: a lease outlived its timeout by five seconds");
         }
         if self.settings.charge == Charge::Time {
-            let cost = price(&self.settings, micros(ran)).max(lease.price.charged_us);
-            self.charge(&mut lease, cost);
+            let cost = price(&self.settings, micros(ran));
+            self.worked(&mut lease, cost, now.mono);
+            let charged = lease.price.charged_us;
+            self.charge(&mut lease, cost.max(charged));
         }
         let (gid, lid) = (lease.gid, lease.work.event().map(|(lid, _)| lid));
         if !lease.long && ran >= slow_after {
@@ -323,27 +346,34 @@ impl Engine {
             group.retry_in_flight -= u32::from(lease.retry);
             group.long -= u32::from(lease.long);
             group.served_us += cost;
-            if let Some(stats) = &mut group.stats {
-                stats.minute.worked(cost, now.mono);
-            }
             group.ended.add(now.mono);
-            self.minute.worked(cost, now.mono);
         }
+        self.worked(&mut lease, cost, now.mono);
         if happened {
             self.sample(&lease, micros(took));
         }
         self.learn(&lease, ending, now.mono);
         self.judge_slow(gid);
-        let (work, removal) = (lease.work, lease.removal);
+        let (work, said) = (lease.work, Said { removal: lease.removal, hold_max: lease.hold_max });
         match work {
             Work::Event(lid, ev) => {
-                self.follow(gid, lid, ev, removal, ending, now);
+                self.follow(gid, (lid, ev), said, ending, now);
                 self.touch(lid, now.mono);
             }
             Work::Live(call) => self.call_ended(gid, call.id, now.mono),
         }
         if matches!(self.breaker(), BreakerState::Open { .. }) {
             self.turn_all_away(now.mono);
+        }
+    }
+
+    /// What a lease has taken so far, for the books that people read: as it runs, so that a group whose attempts hang is seen at once.
+    fn worked(&mut self, lease: &mut Lease, cost: u64, now: Mono) {
+        let more = cost.saturating_sub(lease.worked_us);
+        lease.worked_us += more;
+        self.minute.worked(more, now);
+        if let Some(group) = self.groups.get_mut(lease.gid) {
+            group.ledger.worked(more, now);
         }
     }
 
@@ -403,12 +433,13 @@ impl Engine {
     }
 
     /// What follows for the event.
-    fn follow(&mut self, gid: u32, lid: u32, mut ev: Ev, removal: Option<Removal>, ending: Ending, now: Now) {
+    fn follow(&mut self, gid: u32, (lid, mut ev): (u32, Ev), said: Said, ending: Ending, now: Now) {
+        let Said { removal, hold_max } = said;
         if matches!(ending, Ending::Client(_)) {
             ev.refused = ev.refused.saturating_add(1);
         }
         let seq = ev.seq;
-        let hold_left = self.hold_left(gid, &mut ev, ending);
+        let hold_left = self.hold_left(gid, &mut ev, hold_max, ending);
         let next = retry::next(&self.settings.retry, &ev, ending, hold_left, now.mono, &mut self.rng);
         self.retries.settle(seq);
         let (verdict, after) = match (next, removal) {
@@ -432,14 +463,17 @@ impl Engine {
 
     /// How much longer the event may hold its order key: from its first failure, counting only time in which the upstream answered other
     /// groups (R7).
-    fn hold_left(&self, gid: u32, ev: &mut Ev, ending: Ending) -> Option<Duration> {
+    fn hold_left(&self, gid: u32, ev: &mut Ev, max: Option<Duration>, ending: Ending) -> Option<Duration> {
         if ending == Ending::Success || ev.order.is_none() {
             return None;
         }
         let alone = self.groups.get(gid).map_or(0, |group| group.answered_alone_us);
         let clock = self.upstream.answered_us.saturating_sub(alone);
         let from = *ev.held_from.get_or_insert(clock);
-        Some(self.settings.order_max_hold.saturating_sub(Duration::from_micros(clock.saturating_sub(from))))
+        Some(
+            max.unwrap_or(self.settings.order_max_hold)
+                .saturating_sub(Duration::from_micros(clock.saturating_sub(from))),
+        )
     }
 
     /// Asks for the end of an attempt, or ends a lease whose attempt has not been asked for.

@@ -52,6 +52,7 @@ mod invariant;
 mod lane;
 mod lazy;
 mod lease;
+mod ledger;
 mod live;
 mod order;
 mod price;
@@ -80,7 +81,7 @@ pub use request::{
 };
 pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
 
-use crate::event::{Group, Lane, Mono, Now};
+use crate::event::{Group, Lane, Mono, Now, Wall};
 use counts::{Counts, Stage};
 use dormant::{Dormant, Moment};
 use due::Retries;
@@ -89,6 +90,7 @@ use field::Field;
 use group::GroupState;
 use lane::{LaneState, Limits};
 use lease::Leases;
+use ledger::Ledgers;
 use live::Live;
 use price::Durations;
 use rate::Gcra;
@@ -127,6 +129,7 @@ pub struct Engine {
     groups: Slab<GroupState>,
     lanes: Slab<LaneState>,
     dormant: Dormant,
+    ledgers: Ledgers,
     /// Groups that a person paused, active or not.
     paused: BTreeSet<Group>,
 
@@ -197,6 +200,7 @@ impl Engine {
             groups: Slab::default(),
             lanes: Slab::default(),
             dormant: Dormant::default(),
+            ledgers: Ledgers::default(),
             paused: BTreeSet::new(),
             field: Field::default(),
             inner_places: Places::default(),
@@ -243,9 +247,9 @@ impl Engine {
         }
     }
 
-    /// A lane with pending events that was found at the start, with how many. Told once a lane, before any event of
-    /// it; its events are asked for when its turn comes.
-    pub fn on_recovered(&mut self, lane: &Lane, fresh: u64, retrying: u64, now: Now) {
+    /// A lane with pending events that was found at the start, with how many, and when the oldest was received. Told once a lane, before
+    /// any event of it; its events are asked for when its turn comes.
+    pub fn on_recovered(&mut self, lane: &Lane, fresh: u64, retrying: u64, oldest: Wall, now: Now) {
         let now = self.tick(now);
         let (_, lid) = self.lane_for(lane);
         self.totals.recovered += fresh + retrying;
@@ -255,6 +259,7 @@ impl Engine {
             lane.more |= fresh > 0;
             lane.unread |= fresh > 0;
             lane.unread_retries |= retrying > 0;
+            lane.stored_from = ev::on_line(now, oldest);
         }
         if retrying > 0 {
             self.retries.recover(lid);
@@ -426,13 +431,17 @@ impl Engine {
         }
     }
 
-    /// Whether the event finds its group within its head start, and its lane empty.
+    /// Counts the event, and says whether it finds its group within its head start, and its lane empty.
     fn note_arrival(&mut self, gid: u32, lid: u32, ev: &mut Ev, now: Mono) {
         let guess = self.upstream.durations.guess_us();
         let (Some(group), Some(lane)) = (self.groups.get_mut(gid), self.lanes.get(lid)) else { return };
         if group.counts.total() > 0 {
-            group.stats.get_or_insert_default().minute.arrived(now);
+            group.ledger.stats.get_or_insert_default();
         }
+        if let Some(stats) = &mut group.ledger.stats {
+            stats.minute.arrived(now);
+        }
+        group.ledger.accepted += u64::from(!ev.replay);
         let price = price::price(&self.settings, lane.estimate.micros().unwrap_or(guess));
         let ahead = Tag::of(price.saturating_mul(group.counts.queued), group.weight);
         let start = group.tag.max(self.v.minus(schedule::burst(&self.settings, group.weight)));

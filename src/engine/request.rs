@@ -253,9 +253,10 @@ pub struct GroupView {
     pub live: u32,
     /// Attempts in flight, those of live requests with them.
     pub in_flight: u32,
-    /// How long the oldest event known to the engine has waited.
+    /// How long ago its oldest pending event was received; too long for a group that works off tried events of which some are only in
+    /// the store.
     pub oldest: Duration,
-    /// Worker time since the group became active.
+    /// Worker time since it is counted.
     pub worker_time: Duration,
     /// Its part of all worker time in the last minute, 0 to 1.
     pub share: f64,
@@ -267,6 +268,15 @@ pub struct GroupView {
     pub wait_p99: Option<Duration>,
     /// How long until its backlog is gone at these rates; `None` when it does not shrink.
     pub eta: Option<Duration>,
+    /// Events that became durable since it is counted; replays are none.
+    pub accepted: u64,
+    /// Of its events, those that were delivered since then, durably.
+    pub delivered: u64,
+    /// Those that went to the dead letters.
+    pub dead: u64,
+    /// Since how long it is counted: from its first event in this process, or its first after it was forgotten for being idle longer
+    /// than 10,000 others. `None` where nothing is known of it.
+    pub counted: Option<Duration>,
 }
 
 /// Who holds the slots.

@@ -235,7 +235,7 @@ impl Engine {
                 group.rate.get_or_insert_default().take(rate, now.mono);
             }
             group.retry_in_flight += u32::from(lease.retry);
-            if let Some(stats) = &mut group.stats {
+            if let Some(stats) = &mut group.ledger.stats {
                 stats.waits.add(lease.wait);
             }
             if lease.probe {

@@ -25,7 +25,8 @@ pub struct Settings {
     pub retry: Retry,
     /// When failures stop attempts.
     pub breakers: Breakers,
-    /// How long an event may hold its order key, counting only time in which the upstream answered other groups.
+    /// How long an event may hold its order key, counting only time in which the upstream answered other groups; for those of whose
+    /// source nothing else is told ([`Engine::may_hold`](super::Engine::may_hold)).
     pub order_max_hold: Duration,
     /// The part of a lane's leases that its replays get at least, 0 to 1.
     pub replay_share: f64,

@@ -164,15 +164,18 @@ impl Engine {
     }
 
     fn count_end(&mut self, lid: u32, verdict: &Verdict, now: Mono) {
-        match verdict {
-            Verdict::Delivered => self.totals.delivered += 1,
-            Verdict::Dead(_) => self.totals.dead += 1,
-            Verdict::Discarded => self.totals.discarded += 1,
-            Verdict::Begun | Verdict::RetryAt(_) | Verdict::Released => {}
-        }
+        let (delivered, dead, discarded) = match verdict {
+            Verdict::Delivered => (1, 0, 0),
+            Verdict::Dead(_) => (0, 1, 0),
+            Verdict::Discarded => (0, 0, 1),
+            Verdict::Begun | Verdict::RetryAt(_) | Verdict::Released => return,
+        };
+        self.totals.delivered += delivered;
+        self.totals.dead += dead;
+        self.totals.discarded += discarded;
         let gid = self.lanes.get(lid).map(|lane| lane.group);
-        if let Some(stats) = gid.and_then(|gid| self.groups.get_mut(gid)).and_then(|group| group.stats.as_mut()) {
-            stats.minute.ended(now);
+        if let Some(group) = gid.and_then(|gid| self.groups.get_mut(gid)) {
+            group.ledger.ended(delivered, dead, now);
         }
     }
 }

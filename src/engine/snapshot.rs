@@ -1,5 +1,6 @@
 //! What stands, for people, metrics and the driver. Nothing here changes anything.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::field::Class;
@@ -9,10 +10,13 @@ use super::stats::Minute;
 use super::{Engine, ev, lane};
 use crate::event::{Group, Mono};
 
-/// A group's last minute; all zeros for one that never had two events at a time.
+/// A group's last minute; all zeros for one of very many that never had two events at a time.
 fn minute(group: &GroupState) -> Minute {
-    group.stats.as_ref().map(|stats| stats.minute.clone()).unwrap_or_default()
+    group.ledger.stats.as_ref().map(|stats| stats.minute.clone()).unwrap_or_default()
 }
+
+/// When the oldest event of each group was received that is in no lane: leased, or waiting for its time.
+type Elsewhere = HashMap<u32, i64>;
 
 impl Engine {
     /// Counters, and where all pending events stand (I1).
@@ -87,38 +91,72 @@ impl Engine {
         self.field.steps()
     }
 
-    /// One group; `None` when it has no pending event and no live request.
+    /// One group, active or not.
     #[must_use]
-    pub fn group(&self, group: &Group, now: Mono) -> Option<GroupView> {
-        let gid = self.names.get(group)?;
-        self.groups.get(*gid).map(|group| self.view(group, now))
+    pub fn group(&self, name: &Group, now: Mono) -> GroupView {
+        let active = self.names.get(name).and_then(|gid| Some((*gid, self.groups.get(*gid)?)));
+        if let Some((gid, group)) = active {
+            let oldest = self.oldest(gid, group, &self.elsewhere(Some(gid)), now);
+            return self.view(group, oldest, now);
+        }
+        let mut idle = GroupState::new(name.clone(), (self.policies)(name));
+        idle.paused = self.paused.contains(name);
+        let ledger = self.ledgers.get(name);
+        idle.ledger = ledger.cloned().unwrap_or_default();
+        let view = self.view(&idle, Duration::ZERO, now);
+        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), ..view }
     }
 
     /// The first `limit` active groups in that order; equal ones by name. Takes time in the number of active groups.
     #[must_use]
     pub fn groups(&self, sort: Sort, limit: usize, now: Mono) -> Vec<GroupView> {
-        let mut all: Vec<(u64, &GroupState)> =
-            self.groups.iter().map(|(_, group)| (self.sort_key(group, sort, now), group)).collect();
-        all.sort_unstable_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
-        all.iter().take(limit).map(|(_, group)| self.view(group, now)).collect()
-    }
-
-    fn sort_key(&self, group: &GroupState, sort: Sort, now: Mono) -> u64 {
-        match sort {
-            Sort::Age => super::micros(self.oldest(group, now)),
-            Sort::Depth => group.counts.total() + group.live.waiting.len() as u64,
-            Sort::Seconds => minute(group).worker_us(now),
-            Sort::Rate => (minute(group).arrival_rate(now) * 1_000.0) as u64,
+        let elsewhere = self.elsewhere(None);
+        let mut all: Vec<(u64, Duration, &GroupState)> = Vec::with_capacity(self.groups.len());
+        for (gid, group) in self.groups.iter() {
+            let oldest = self.oldest(gid, group, &elsewhere, now);
+            let key = match sort {
+                Sort::Age => super::micros(oldest),
+                Sort::Depth => group.counts.total() + group.live.waiting.len() as u64,
+                Sort::Seconds => minute(group).worker_us(now),
+                Sort::Rate => (minute(group).arrival_rate(now) * 1_000.0) as u64,
+            };
+            all.push((key, oldest, group));
         }
+        all.sort_unstable_by(|(a, _, one), (b, _, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
+        all.iter().take(limit).map(|(_, oldest, group)| self.view(group, *oldest, now)).collect()
     }
 
-    fn oldest(&self, group: &GroupState, now: Mono) -> Duration {
+    /// How long the oldest pending event of each active group has waited since it was received. Takes time in the number of active
+    /// groups.
+    pub fn ages(&self, now: Mono) -> impl Iterator<Item = Duration> {
+        let elsewhere = self.elsewhere(None);
+        self.groups.iter().map(move |(gid, group)| self.oldest(gid, group, &elsewhere, now))
+    }
+
+    /// Of all groups, or of one.
+    fn elsewhere(&self, wanted: Option<u32>) -> Elsewhere {
+        let mut oldest = Elsewhere::new();
+        let leased = self.leases.iter().filter_map(|(_, lease)| Some((lease.gid, lease.work.event()?.1.received)));
+        let group = |lid| self.lanes.get(lid).map(|lane| lane.group);
+        let waiting = self.retries.waiting().filter_map(|(lid, ev)| Some((group(lid)?, ev.received)));
+        for (gid, received) in leased.chain(waiting).filter(|(gid, _)| wanted.is_none_or(|wanted| *gid == wanted)) {
+            oldest.entry(gid).and_modify(|first| *first = received.min(*first)).or_insert(received);
+        }
+        oldest
+    }
+
+    fn oldest(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere, now: Mono) -> Duration {
         let lanes = group.lanes().filter_map(|lid| self.lanes.get(lid));
-        let received = lanes.filter_map(lane::LaneState::oldest).min();
+        let received = lanes.filter_map(lane::LaneState::oldest).chain(elsewhere.get(&gid).copied()).min();
         received.map_or(Duration::ZERO, |at| ev::since_line(at, now))
     }
 
-    fn view(&self, group: &GroupState, now: Mono) -> GroupView {
+    /// Whether its next events are not in memory yet: it is neither idle nor held.
+    fn is_reading(&self, group: &GroupState) -> bool {
+        group.lanes().filter_map(|lid| self.lanes.get(lid)).any(lane::LaneState::is_reading)
+    }
+
+    fn view(&self, group: &GroupState, oldest: Duration, now: Mono) -> GroupView {
         let state = self.state(group);
         let minute = minute(group);
         let (arrival_rate, drain_rate) = (minute.arrival_rate(now), minute.drain_rate(now));
@@ -136,15 +174,19 @@ impl Engine {
             retrying: group.counts.retrying,
             live: group.live.waiting.len() as u32,
             in_flight: group.in_flight(),
-            oldest: self.oldest(group, now),
-            worker_time: Duration::from_micros(group.served_us),
+            oldest,
+            worker_time: Duration::from_micros(group.ledger.worker_us),
             share: if all_us == 0 { 0.0 } else { minute.worker_us(now) as f64 / all_us as f64 },
             arrival_rate,
             drain_rate,
-            wait_p99: group.stats.as_ref().and_then(|stats| stats.waits.p99()),
+            wait_p99: group.ledger.stats.as_ref().and_then(|stats| stats.waits.p99()),
             eta: (drain_rate > arrival_rate)
                 .then(|| Duration::try_from_secs_f64(pending as f64 / (drain_rate - arrival_rate)).ok())
                 .flatten(),
+            accepted: group.ledger.accepted,
+            delivered: group.ledger.delivered,
+            dead: group.ledger.dead,
+            counted: Some(now.since(group.ledger.since)),
         }
     }
 
@@ -153,6 +195,8 @@ impl Engine {
         let retry_full = self.leases.retry >= self.settings.retry_slots();
         let closed = self.upstream.breaker.is_closed();
         match group.standing {
+            Standing::Idle if group.is_paused() => State::Paused,
+            Standing::Idle if group.counts.queued > 0 && self.is_reading(group) => State::Ready,
             Standing::Idle if group.counts.queued > 0 => State::Held,
             Standing::Idle => State::Idle,
             Standing::Ready(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
@@ -176,6 +220,7 @@ impl Engine {
             State::Idle => String::new(),
             State::Ready if self.upstream.paused => "the upstream is paused".into(),
             State::Ready if self.draining => "draining: no further attempt is made".into(),
+            State::Ready if group.standing == Standing::Idle => "its next events are being read from the store".into(),
             State::Ready => String::new(),
             State::Capped => format!("{} attempts in flight, its cap", group.in_flight()),
             State::Limited => "its rate has no token now".into(),

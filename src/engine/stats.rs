@@ -71,12 +71,12 @@ impl Minute {
 
     /// Events a second.
     pub(super) fn arrival_rate(&self, now: Mono) -> f64 {
-        self.recent(now).map(|part| f64::from(part.arrived)).sum::<f64>() / Self::span_s(now)
+        self.recent(now).map(|part| u64::from(part.arrived)).sum::<u64>() as f64 / Self::span_s(now)
     }
 
     /// Events a second.
     pub(super) fn drain_rate(&self, now: Mono) -> f64 {
-        self.recent(now).map(|part| f64::from(part.ended)).sum::<f64>() / Self::span_s(now)
+        self.recent(now).map(|part| u64::from(part.ended)).sum::<u64>() as f64 / Self::span_s(now)
     }
 }
 
@@ -184,6 +184,11 @@ mod tests {
         assert!((0.95..1.05).contains(&rate), "{rate}");
         assert_eq!(minute.worker_us(Mono(1_059 * S)), 30 * S);
         assert_eq!(minute.worker_us(Mono(1_200 * S)), 0);
+        // The sum of no floats is -0.0, which people would get to see.
+        assert!(
+            minute.arrival_rate(Mono(1_200 * S)).is_sign_positive()
+                && minute.drain_rate(Mono(1_200 * S)).is_sign_positive()
+        );
     }
 
     #[test]

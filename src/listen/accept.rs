@@ -5,7 +5,6 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use parking_lot::{Mutex, RwLock};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -21,29 +20,28 @@ use tower::{Service, ServiceBuilder};
 
 use super::body::{self, BodyFault, BodyLimits};
 use super::connection::{Connection, Counts};
-use super::group::Rules;
+use super::group::Grouped;
+use super::handshake;
 use super::head::{self, Malformed};
 use super::live;
+use super::record::Came;
 use super::reply::{self, Refused, Reply};
 use super::route::{Pattern, Router};
-use super::{Limits, Settings, Source};
+use super::served::{Judged, Served, aside};
+use super::{Fetch, Limits, Settings, Source};
 use crate::clock::Clock;
-use crate::driver::{Budget, Charge, Crowded, Handle, Rejection, Shed};
-use crate::event::{Event, EventId, KeySource, Mono, Now, Wall};
+use crate::driver::{Budget, Charge, Crowded, Handle, Shed};
+use crate::event::{Event, EventId, Mono, Wall};
 use crate::key;
-use crate::metrics::SourceMetrics;
 use crate::verify;
 use crate::verify::scheme::Scheme;
-
-/// Bodies above this size are verified and read for their key aside, so that their cost (some 10 ms a megabyte at worst) holds up
-/// nobody's small ones.
-const ASIDE_BYTES: usize = 256 * 1024;
 
 /// What all connections share.
 pub struct Front {
     pub(super) handle: Handle,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Arc<Counts>,
+    pub(super) fetch: Fetch,
     pub(super) budget: Budget,
     random: Mutex<SmallRng>,
     table: RwLock<Arc<Table>>,
@@ -54,30 +52,31 @@ pub struct Front {
 const GONE_FOR: Duration = Duration::from_hours(1);
 
 /// What a configuration says, exchanged as a whole.
-struct Table {
-    settings: Settings,
+pub(super) struct Table {
+    pub(super) settings: Settings,
     router: Router,
     sources: Vec<Served>,
     /// Headers in which some source expects its secret or its signature: nobody gets to read them, wherever they were sent.
-    carriers: Vec<HeaderName>,
+    pub(super) carriers: Vec<HeaderName>,
     /// Paths of sources that were removed, and until when they are remembered.
     gone: Vec<(Pattern, Mono)>,
 }
 
 impl Front {
-    /// A front for `sources`; `seed` makes its event ids.
+    /// A front for `sources`; `fetch` gets the keys that requests name, `seed` makes its event ids.
     #[must_use]
     pub fn new(
         settings: Settings,
         sources: Vec<Source>,
         handle: Handle,
         clock: Arc<dyn Clock>,
+        fetch: Fetch,
         seed: [u8; 32],
     ) -> Self {
         let budget = Budget::new(settings.limits.buffered);
         let table = RwLock::new(Arc::new(Table::new(settings, sources, Vec::new(), &handle)));
         let random = Mutex::new(SmallRng::from_seed(seed));
-        Self { handle, clock, counts: Arc::default(), budget, random, table }
+        Self { handle, clock, fetch, counts: Arc::default(), budget, random, table }
     }
 
     /// Serves other sources and limits from the next request on. The paths of sources that are no longer there answer 503 for an
@@ -104,7 +103,7 @@ impl Front {
     }
 
     pub(super) fn trusts(&self, peer: IpAddr) -> bool {
-        head::is_trusted(peer, &self.table.read().settings.trusted_proxies)
+        head::is_in(peer, &self.table.read().settings.trusted_proxies)
     }
 
     fn new_id(&self, received: Wall) -> EventId {
@@ -121,10 +120,11 @@ impl Front {
 impl Table {
     fn new(settings: Settings, sources: Vec<Source>, gone: Vec<(Pattern, Mono)>, handle: &Handle) -> Self {
         let router = Router::new(sources.iter().map(|source| &source.path));
-        let carriers = sources.iter().flat_map(|source| carriers(source.verifier.scheme())).collect();
+        let schemes = sources.iter().flat_map(|source| &source.senders).map(|sender| sender.verifier.scheme());
+        let carriers = schemes.flat_map(carriers).collect();
         let served = |source: Source| {
             let metrics = handle.metrics().source(&source.name);
-            Served { rules: Rules::of(&source), source, metrics }
+            Served::new(source, metrics)
         };
         let sources = sources.into_iter().map(served).collect();
         Self { settings, router, sources, carriers, gone }
@@ -146,24 +146,9 @@ fn carriers(scheme: &Scheme) -> Vec<HeaderName> {
     scheme.headers().carriers.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
-/// A source with what is made ready of it.
-struct Served {
-    source: Source,
-    rules: Rules,
-    metrics: SourceMetrics,
-}
-
-impl Deref for Served {
-    type Target = Source;
-
-    fn deref(&self) -> &Source {
-        &self.source
-    }
-}
-
 /// The source of a request.
-struct Found<'t, 'p> {
-    source: &'t Served,
+pub(super) struct Found<'t, 'p> {
+    pub(super) source: &'t Served,
     names: Vec<(&'t str, &'p str)>,
 }
 
@@ -196,7 +181,9 @@ async fn answer(front: &Front, connection: &Connection, request: Request<Incomin
         Ok(reply) => reply,
         Err(refused) => {
             let found = table.find(parts.uri.path(), front.clock.now().mono).ok();
-            record(front, &table, connection, &parts, &refused, found.as_ref(), seen);
+            let came =
+                Came { front, table: &table, connection, parts: &parts, found: found.as_ref(), body_bytes: seen };
+            came.refused(&refused);
             // A client that waits for 100 (RFC 9110 §10.1.1) sends nothing before it; others are heard out for a while.
             if !parts.headers.contains_key(EXPECT) {
                 body::discard(&mut body).await;
@@ -229,26 +216,59 @@ async fn ingest(
     let path = parts.uri.path().to_owned();
     let found = table.find(&path, front.clock.now().mono)?;
     let source = found.source;
-    if !source.methods.contains(&parts.method) {
-        return Err(Refused::Method(source.methods.clone()));
+    source.allows(head::sender(&parts.headers, connection.peer, &table.settings.trusted_proxies))?;
+    let seen = head::seen(parts, connection.tls, connection.trusted);
+
+    // A provider's question, whatever its method; one without a body whatever the store does.
+    let asks = handshake::may_ask(&found, &seen, parts);
+    let mut answer = None;
+    if asks && body.is_end_stream() {
+        answer = handshake::answer(front, &found, &seen, parts, b"").await?;
+    }
+    if let Some(answer) = answer.take_if(|_| !source.forward_handshakes) {
+        return Ok(reply::handshake(answer));
+    }
+    if !asks {
+        takes(source, parts)?;
     }
     let (body, charge) = receive(front, table, source, body).await?;
     *seen_bytes = body.len();
-    let Now { mono, wall: received } = front.clock.now();
+    let now = front.clock.now();
+    if asks && answer.is_none() {
+        answer = handshake::answer(front, &found, &seen, parts, &body).await?;
+    }
+    match &answer {
+        Some(_) if !source.forward_handshakes => return Ok(reply::handshake(answer.take().expect("it is there"))),
+        Some(_) => {}
+        None => takes(source, parts)?,
+    }
 
     // verify, group
-    let mut decide = || {
-        let seen = head::seen(parts, connection.tls, connection.trusted);
-        let verified = verify(&found, &seen, parts, &body, received)?;
-        connection.verified();
-        head::clean(parts, connection.trusted);
-        let arrival = Arrival { peer: connection.peer, https: seen.https, received };
-        Ok(group(front, &found, arrival, parts, body.clone(), &verified))
+    let judged = source.judge(&front.fetch, &as_request(&seen, parts, &body), now).await;
+    let standing = match judged {
+        Ok(judged) => {
+            connection.verified();
+            Standing::Genuine(judged)
+        }
+        Err(_) if answer.is_some() => Standing::Unverified("a handshake, answered already".to_owned()),
+        Err(refused) if !source.enforces() && !refused.is_shed() => {
+            let why = refused.message();
+            source.metrics.unverified(refused.reason());
+            let came = Came { front, table, connection, parts, found: Some(&found), body_bytes: body.len() };
+            came.keep(refused.reason(), format!("let through, for enforce is false: {why}"));
+            Standing::Unverified(why)
+        }
+        Err(refused) => return Err(refused),
     };
-    let event: Event = if body.len() > ASIDE_BYTES { tokio::task::block_in_place(decide)? } else { decide()? };
+    let event = aside(body.len(), || {
+        head::clean(parts, connection.trusted);
+        let arrival = Arrival { peer: connection.peer, https: seen.https, received: now.wall };
+        group(front, &found, arrival, parts, body.clone(), &standing)
+    });
 
-    if let Some(timeout) = source.relay {
-        let call = live::Call { event, charge, deadline: mono.plus(timeout) };
+    // A handshake that is delivered as well has its answer already.
+    if let (Some(timeout), None) = (source.relay, &answer) {
+        let call = live::Call { event, charge, deadline: now.mono.plus(timeout) };
         return Ok(live::relay(front, table.settings.limits.buffered, connection, source, call, parts.version).await);
     }
 
@@ -260,8 +280,11 @@ async fn ingest(
         Ok(Err(shed)) => return Err(Refused::Shed(shed)),
         Err(_elapsed) => return Err(Refused::Shed(Shed::TooSlow)),
     }
-    source.metrics.accepted();
-    Ok(reply::accepted(source, id))
+    Ok(answer.map_or_else(|| reply::accepted(source, id), reply::handshake))
+}
+
+fn takes(source: &Source, parts: &Parts) -> Result<(), Refused> {
+    if source.methods.contains(&parts.method) { Ok(()) } else { Err(Refused::Method(source.methods.clone())) }
 }
 
 /// Reads the body within its limits. Whether there is room at all is asked before any of it is read.
@@ -290,29 +313,22 @@ async fn receive(
     }
 }
 
-/// The signature, over the exact bytes received and before anything is parsed.
-fn verify(
-    found: &Found<'_, '_>,
-    seen: &head::Seen,
-    parts: &Parts,
-    body: &[u8],
-    now: Wall,
-) -> Result<verify::Verified, Refused> {
-    let request = verify::Request {
+/// The request as signatures cover it: the exact bytes received, before anything is parsed.
+pub(super) fn as_request<'r>(seen: &'r head::Seen, parts: &'r Parts, body: &'r [u8]) -> verify::Request<'r> {
+    verify::Request {
         method: &parts.method,
         target: target(parts),
         seen_url: seen.url.as_deref(),
         headers: &parts.headers,
         body,
-    };
-    let verified = found.source.verifier.judge(&request, now).map_err(Refused::Unverified)?;
-    if let Some(index) = verified.secret {
-        found.source.metrics.secret_matched(index);
     }
-    if let Some(skew) = verified.skew_s {
-        found.source.metrics.skew(skew);
-    }
-    Ok(verified)
+}
+
+/// What came of the judgement of a request that goes on.
+enum Standing<'s> {
+    Genuine(Judged<'s>),
+    /// Let through all the same; why it is not genuine.
+    Unverified(String),
 }
 
 /// From whom, how and when a request came.
@@ -329,21 +345,23 @@ fn group(
     arrival: Arrival,
     parts: &mut Parts,
     body: Bytes,
-    verified: &verify::Verified,
+    standing: &Standing<'_>,
 ) -> Event {
     let source = found.source;
-    let grouped = source.rules.find(&key::Input {
-        headers: &parts.headers,
-        path: parts.uri.path(),
-        names: &found.names,
-        query: parts.uri.query(),
-        body: &body,
-    });
-    match &grouped.key_source {
-        KeySource::Rule { .. } => {}
-        KeySource::Missing(missing) => source.metrics.fallback(Some(*missing)),
-        KeySource::NoRule => source.metrics.fallback(None),
-    }
+    let (grouped, verified) = match standing {
+        Standing::Genuine(judged) => {
+            let grouped = judged.rules.find(&key::Input {
+                headers: &parts.headers,
+                path: parts.uri.path(),
+                names: &found.names,
+                query: parts.uri.query(),
+                body: &body,
+            });
+            (grouped, Arc::clone(judged.verified.label()))
+        }
+        // Nothing that it says is believed: it cannot choose a lane, and nothing waits for it.
+        Standing::Unverified(why) => (Grouped::unverified(), unverified(why)),
+    };
     Event {
         id: front.new_id(arrival.received),
         received: arrival.received,
@@ -351,7 +369,7 @@ fn group(
         lane: grouped.lane,
         key_source: grouped.key_source,
         order: grouped.order,
-        verified: Arc::clone(verified.label()),
+        verified,
         provider_event_id: grouped.event_id,
         event_type: grouped.event_type,
         method: parts.method.clone(),
@@ -365,40 +383,16 @@ fn group(
     }
 }
 
+/// What `Fairlane-Verified` says of what was let through: one line, not longer than a header should be.
+fn unverified(why: &str) -> Arc<str> {
+    const CHARS_MAX: usize = 300;
+    format!("false: {}", why.chars().take(CHARS_MAX).collect::<String>()).into()
+}
+
 pub(super) fn target(parts: &Parts) -> &str {
     parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
 }
 
 pub(super) fn forward(path: &str, query: Option<&str>) -> Box<str> {
     query.map_or_else(|| path.into(), |query| format!("{path}?{query}").into())
-}
-
-/// Counts a refusal and leaves a masked record of it in memory. Refusals for want of room are only counted: a flood of them must
-/// not push out what a person needs to see.
-fn record(
-    front: &Front,
-    table: &Table,
-    connection: &Connection,
-    parts: &Parts,
-    refused: &Refused,
-    found: Option<&Found<'_, '_>>,
-    body_bytes: usize,
-) {
-    match found {
-        Some(found) if refused.is_shed() => return found.source.metrics.shed(refused.reason()),
-        Some(found) => found.source.metrics.rejected(refused.reason()),
-        None => front.handle.metrics().rejected_without_source(refused.reason()),
-    }
-    let rejection = Rejection {
-        at: front.clock.now().wall,
-        source: found.map_or_else(|| Arc::from(""), |found| Arc::clone(&found.source.name)),
-        peer: connection.peer,
-        reason: refused.reason(),
-        message: refused.message(),
-        method: head::shown(parts.method.as_str().as_bytes()),
-        path: head::shown(parts.uri.path().as_bytes()),
-        headers: head::masked(&parts.headers, &table.carriers),
-        body_bytes,
-    };
-    front.handle.rejections().push(rejection, table.settings.rejections);
 }

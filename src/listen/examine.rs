@@ -11,7 +11,7 @@ use super::group::Rules;
 use super::head::{self, Malformed};
 use super::reply::{self, Refused};
 use super::route::Router;
-use super::{Settings, Source};
+use super::{Sender, Settings, Source};
 use crate::event::{Group, KeySource, Lane, Wall};
 use crate::key;
 use crate::verify::{self, Rejection, Reply, Verified, When};
@@ -40,6 +40,8 @@ pub struct Examined<'s> {
     pub seen_url: Option<String>,
     /// The answer where it is a handshake; nothing is stored of one.
     pub handshake: Option<Reply>,
+    /// Whose request it is, or whose it seems to be, of those who may send there.
+    pub sender: Option<&'s Sender>,
     /// Whether it is genuine.
     pub verdict: Option<Result<Verified, Rejection>>,
     /// Whose it is.
@@ -101,6 +103,7 @@ pub fn examine<'s>(
         head_bytes,
         seen_url: seen.url,
         handshake: None,
+        sender: None,
         verdict: None,
         grouped: None,
         forward: None,
@@ -126,11 +129,23 @@ pub fn examine<'s>(
     examined
 }
 
-impl Examined<'_> {
+/// Whose of several a request is: the first for whom it is genuine, else the one whose headers are there.
+fn seems<'s>(
+    judged: impl Iterator<Item = (&'s Sender, Result<Verified, Rejection>)>,
+) -> (&'s Sender, Result<Verified, Rejection>) {
+    let rank = |verdict: &Result<Verified, Rejection>| match verdict {
+        Ok(_) => 0,
+        Err(Rejection::MissingHeader { .. }) => 2,
+        Err(_) => 1,
+    };
+    judged.min_by_key(|(_, verdict)| rank(verdict)).expect("invariant: a source has at least one sender")
+}
+
+impl<'s> Examined<'s> {
     /// What its source makes of it.
     fn of_source(
         &mut self,
-        source: &Source,
+        source: &'s Source,
         parts: &mut Parts,
         names: &[(&str, &str)],
         body: &Bytes,
@@ -144,10 +159,16 @@ impl Examined<'_> {
             headers: &parts.headers,
             body,
         };
-        self.handshake = source.verifier.handshake(&request, When::At(now), None);
-        self.verdict = Some(source.verifier.judge(&request, now));
+        let asked = source.senders.iter().find_map(|one| Some((one, one.verifier.handshake(&request, When::At(now))?)));
+        let judged = source.senders.iter().map(|sender| (sender, sender.verifier.judge(&request, now)));
+        let (mut sender, verdict) = seems(judged);
+        self.handshake = asked.map(|(asking, reply)| {
+            sender = asking;
+            reply
+        });
+        (self.sender, self.verdict) = (Some(sender), Some(verdict));
         head::clean(parts, via.trusted);
-        let grouped = Rules::of(source).find(&key::Input {
+        let grouped = Rules::of(source, sender).find(&key::Input {
             headers: &parts.headers,
             path: parts.uri.path(),
             names,
@@ -181,7 +202,7 @@ impl Examined<'_> {
             refused.push(Refused::TooLarge(body_limit));
         }
         if let Some(Err(rejection)) = &self.verdict {
-            refused.push(Refused::Unverified(rejection.clone()));
+            refused.push(Refused::Unverified { sender: None, rejection: rejection.clone() });
         }
         refused
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{KeyRule, Order, Source};
+use super::{KeyRule, Order, Sender, Source};
 use crate::event::{Group, KeySource, Lane, Missing};
 use crate::key::{Found, Input, Plan, Reading};
 
@@ -33,17 +33,31 @@ pub(super) struct Grouped {
     pub(super) event_type: Option<Box<str>>,
 }
 
+impl Grouped {
+    /// Where an event goes of which nothing is believed.
+    pub(super) fn unverified() -> Self {
+        Self {
+            lane: Lane { group: Group::unverified(), inner: None },
+            key_source: KeySource::NoRule,
+            order: None,
+            event_id: None,
+            event_type: None,
+        }
+    }
+}
+
 impl Rules {
-    pub(super) fn of(source: &Source) -> Self {
+    /// The source's own, with those that its sender brings.
+    pub(super) fn of(source: &Source, sender: &Sender) -> Self {
         let mut plan = Plan::new();
-        let key = source.key.as_ref().map(|key| (plan.add(&key.rule, key.namespace.as_deref()), key.clone()));
+        let key = sender.key.as_ref().map(|key| (plan.add(&key.rule, key.namespace.as_deref()), key.clone()));
         let within = source.within.as_ref().map(|rule| plan.add(rule, None));
         let order = source.order.as_ref().map(|order| match order {
             Order::Group => OrderRule::Group,
             Order::Key(rule) => OrderRule::Key(plan.add(rule, None)),
         });
-        let event_id = source.event_id.as_ref().map(|rule| plan.add(rule, None));
-        let event_type = source.event_type.as_ref().map(|rule| plan.add(rule, None));
+        let event_id = sender.event_id.as_ref().map(|rule| plan.add(rule, None));
+        let event_type = sender.event_type.as_ref().map(|rule| plan.add(rule, None));
         Self { plan, key, within, order, event_id, event_type }
     }
 

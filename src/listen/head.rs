@@ -1,6 +1,6 @@
 //! A request's head: what is refused before anything is looked up, and what is taken out of it before it is kept.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -205,9 +205,30 @@ pub(super) fn shown(text: &[u8]) -> String {
     if text.len() > TEXT_BYTES_MAX { format!("{shown}… ({} bytes)", text.len()) } else { shown }
 }
 
-/// Whether `peer` is one of the `proxies` whose forwarded headers count.
-pub(super) fn is_trusted(peer: IpAddr, proxies: &[ipnet::IpNet]) -> bool {
-    proxies.iter().any(|network| network.contains(&peer.to_canonical()))
+/// Whether `address` is in one of the `networks`: a proxy whose forwarded headers count, a sender that may send.
+pub(super) fn is_in(address: IpAddr, networks: &[ipnet::IpNet]) -> bool {
+    networks.iter().any(|network| network.contains(&address.to_canonical()))
+}
+
+/// The address that a request comes from: the peer, or whom the trusted proxies in front say that they had it from. What stands
+/// left of the first address that is no trusted proxy, anybody may have written.
+pub(super) fn sender(headers: &HeaderMap, peer: IpAddr, proxies: &[ipnet::IpNet]) -> IpAddr {
+    if !is_in(peer, proxies) {
+        return peer;
+    }
+    let lines = headers.get_all("x-forwarded-for").iter().rev();
+    let chain = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+    for hop in chain {
+        let hop = std::str::from_utf8(hop).unwrap_or_default().trim();
+        let with_port = || hop.parse::<SocketAddr>().ok().map(|hop| hop.ip());
+        match hop.parse::<IpAddr>().ok().or_else(with_port) {
+            Some(address) if is_in(address, proxies) => {}
+            Some(address) => return address.to_canonical(),
+            // Who that was, nobody knows.
+            None => return peer,
+        }
+    }
+    peer
 }
 
 #[cfg(test)]
@@ -322,9 +343,26 @@ mod tests {
         assert_eq!(seen(&p, false, true), Seen { https: true, url: Some("https://hooks.example".into()) });
         assert_eq!(seen(&p, false, false), Seen { https: false, url: Some("http://inner:8080".into()) });
         let proxies = ["10.0.0.0/8".parse().unwrap()];
-        assert!(is_trusted("10.1.2.3".parse().unwrap(), &proxies));
-        assert!(is_trusted("::ffff:10.1.2.3".parse().unwrap(), &proxies));
-        assert!(!is_trusted("11.1.2.3".parse().unwrap(), &proxies));
+        assert!(is_in("10.1.2.3".parse().unwrap(), &proxies));
+        assert!(is_in("::ffff:10.1.2.3".parse().unwrap(), &proxies));
+        assert!(!is_in("11.1.2.3".parse().unwrap(), &proxies));
+    }
+
+    #[test]
+    fn a_sender_behind_trusted_proxies_is_the_last_address_that_is_none_of_them() {
+        let proxies = ["10.0.0.0/8".parse().unwrap()];
+        let of = |peer: &str, lines: &[&str]| {
+            let lines: Vec<_> = lines.iter().map(|line| ("x-forwarded-for", *line)).collect();
+            sender(&parts("/", &lines).headers, peer.parse().unwrap(), &proxies).to_string()
+        };
+        assert_eq!(of("192.0.2.1", &["203.0.113.9"]), "192.0.2.1", "a stranger's header says nothing");
+        assert_eq!(of("10.0.0.1", &["1.1.1.1, 203.0.113.9, 10.0.0.2"]), "203.0.113.9");
+        assert_eq!(of("10.0.0.1", &["1.1.1.1", "203.0.113.9:4711"]), "203.0.113.9");
+        assert_eq!(of("10.0.0.1", &["[2001:db8::1]:443"]), "2001:db8::1");
+        assert_eq!(of("10.0.0.1", &["::ffff:203.0.113.9"]), "203.0.113.9");
+        for lines in [&[][..], &["unknown"], &["203.0.113.9, unknown"], &[""]] {
+            assert_eq!(of("10.0.0.1", lines), "10.0.0.1", "{lines:?}");
+        }
     }
 
     #[test]

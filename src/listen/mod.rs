@@ -5,11 +5,15 @@ mod body;
 mod connection;
 mod examine;
 mod group;
+mod handshake;
 mod head;
 mod live;
+mod pace;
+mod record;
 mod reply;
 pub mod route;
 mod serve;
+mod served;
 mod socket;
 mod tls;
 
@@ -18,6 +22,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::key;
@@ -86,18 +92,16 @@ pub struct Source {
     pub path: route::Pattern,
     /// The methods it takes.
     pub methods: Vec<Method>,
-    /// Who may send to it.
-    pub verifier: Arc<Verifier>,
-    /// Whose an event is; `None`: no rule, everything to the fallback lane.
-    pub key: Option<KeyRule>,
+    /// Who may send to it, at least one; the first for whom a request is genuine has it.
+    pub senders: Vec<Sender>,
+    /// The networks that requests may come from; empty: any.
+    pub allow_ips: Vec<ipnet::IpNet>,
+    /// Handshakes that are answered here are delivered as well.
+    pub forward_handshakes: bool,
     /// Which part of the group's lane.
     pub within: Option<key::Rule>,
     /// What must stay in order.
     pub order: Option<Order>,
-    /// The sender's own id for an event.
-    pub event_id: Option<key::Rule>,
-    /// The sender's name for what happened.
-    pub event_type: Option<key::Rule>,
     /// Replaces the matched path towards the upstream.
     pub forward_path: Option<Box<str>>,
     /// How long a commit may take before the sender gets 503.
@@ -108,6 +112,33 @@ pub struct Source {
     pub ack: Ack,
     /// The answers to refused ones.
     pub answers: Answers,
+}
+
+/// Fetches a key of a provider's, or asks for an address that confirms a subscription.
+pub type Fetch = Arc<dyn Fn(&str) -> BoxFuture<'static, Result<Bytes, NoKey>> + Send + Sync>;
+
+/// Why something was not fetched, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoKey {
+    /// Its provider says that there is none.
+    NotThere(String),
+    /// It could not be found out.
+    Failed(String),
+}
+
+/// One who may send to a source, and what is known about its requests.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    /// Knows its requests.
+    pub verifier: Arc<Verifier>,
+    /// Whose an event is; `None`: no rule, everything to the fallback lane.
+    pub key: Option<KeyRule>,
+    /// Its events are signed again, freshly, at each attempt.
+    pub resign: bool,
+    /// The sender's own id for an event.
+    pub event_id: Option<key::Rule>,
+    /// The sender's name for what happened.
+    pub event_type: Option<key::Rule>,
 }
 
 /// A source's key rule and what is known about it.
@@ -139,7 +170,7 @@ pub struct Ack {
     /// Its status.
     pub status: StatusCode,
     /// Its body.
-    pub body: bytes::Bytes,
+    pub body: Bytes,
     /// Its headers.
     pub headers: HeaderMap,
 }

@@ -1,5 +1,6 @@
 //! What senders are answered: the one place where statuses are chosen.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +31,14 @@ pub(super) enum Refused {
     UnknownPath,
     /// The source that took this path was removed from the configuration not long ago.
     Removed,
+    /// The source does not take requests from this address.
+    Address(IpAddr),
+    /// The provider's key that it names could not be fetched; why, in words.
+    NoKey(String),
+    /// A handshake that is answered with a no.
+    Handshake(Box<verify::Reply>),
+    /// More handshakes than any provider asks.
+    Questions,
     /// The source does not take this method, but those.
     Method(Vec<Method>),
     /// The body is larger than this many bytes.
@@ -41,7 +50,12 @@ pub(super) enum Refused {
     /// The memory for bodies is taken.
     Crowded,
     /// Not genuine.
-    Unverified(verify::Rejection),
+    Unverified {
+        /// Whose request it seemed to be, where several may send.
+        sender: Option<String>,
+        /// Why it is none of theirs.
+        rejection: verify::Rejection,
+    },
     /// Genuine, and there is no room for it.
     Shed(Shed),
 }
@@ -54,19 +68,23 @@ impl Refused {
             Self::HeadTooLarge(_) => "head_too_large",
             Self::UnknownPath => "unknown_path",
             Self::Removed => "removed_source",
+            Self::Address(_) => "address",
+            Self::NoKey(_) => "no_key",
+            Self::Handshake(_) => "handshake",
+            Self::Questions => "handshakes",
             Self::Method(_) => "method",
             Self::TooLarge(_) => "too_large",
             Self::TooSlow(_) => "too_slow",
             Self::Broken => "broken_body",
             Self::Crowded => "memory",
-            Self::Unverified(rejection) => rejection.reason(),
+            Self::Unverified { rejection, .. } => rejection.reason(),
             Self::Shed(shed) => shed.as_str(),
         }
     }
 
     /// Whether this is our own trouble, so that the sender should repeat.
     pub(super) fn is_shed(&self) -> bool {
-        matches!(self, Self::Removed | Self::Crowded | Self::Shed(_))
+        matches!(self, Self::Removed | Self::Crowded | Self::NoKey(_) | Self::Shed(_))
     }
 
     /// What was expected and what was found, for a person who mends the sender.
@@ -78,6 +96,13 @@ impl Refused {
             }
             Self::UnknownPath => "no source takes this path".to_owned(),
             Self::Removed => "the source of this path was removed from the configuration".to_owned(),
+            Self::Address(address) => format!("{address} is in none of the networks of verify.allow_ips"),
+            Self::Handshake(answer) => format!(
+                "a handshake was answered with {}: its word is not verify_token, or its topic none of verify.topics",
+                answer.status
+            ),
+            Self::NoKey(problem) => format!("what the provider has for this could not be fetched: {problem}"),
+            Self::Questions => "more handshakes than a provider asks".to_owned(),
             Self::Method(allowed) => format!("this source takes {}", listed(allowed)),
             Self::TooLarge(limit) => format!("the body is larger than the limit of {limit} bytes (listen.limits.body)"),
             Self::TooSlow(received) => {
@@ -87,7 +112,10 @@ impl Refused {
             Self::Crowded => {
                 "the memory for bodies that are not stored yet is taken (listen.limits.buffered)".to_owned()
             }
-            Self::Unverified(rejection) => rejection.to_string(),
+            Self::Unverified { sender: None, rejection } => rejection.to_string(),
+            Self::Unverified { sender: Some(name), rejection } => {
+                format!("genuine for none of those who may send here; as {name}: {rejection}")
+            }
             Self::Shed(shed) => shed.to_string(),
         }
     }
@@ -100,6 +128,18 @@ pub(super) fn accepted(source: &Source, id: EventId) -> Reply {
     reply.headers_mut().clone_from(&source.ack.headers);
     if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
         reply.headers_mut().insert(EVENT_ID, value);
+    }
+    reply
+}
+
+/// The answer to a handshake.
+pub(super) fn handshake(answer: verify::Reply) -> Reply {
+    let status = StatusCode::from_u16(answer.status).expect("invariant: the table of handshakes has statuses of HTTP");
+    let mut reply = Response::new(Full::from(answer.body));
+    *reply.status_mut() = status;
+    *reply.headers_mut() = answer.headers;
+    if let Some(content_type) = answer.content_type {
+        reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     reply
 }
@@ -163,6 +203,9 @@ fn plain(status: StatusCode, text: String) -> Reply {
 /// The answer to a refused request. `answers` are its source's, where one was found; `jitter` (0 to 1) spreads the
 /// returns of many senders.
 pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64) -> Reply {
+    if let Refused::Handshake(answer) = refused {
+        return handshake((**answer).clone());
+    }
     let unavailable = answers.map_or(StatusCode::SERVICE_UNAVAILABLE, |a| a.unavailable);
     let (status, closes) = match refused {
         Refused::Malformed(_) | Refused::Broken => (StatusCode::BAD_REQUEST, true),
@@ -171,9 +214,12 @@ pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64)
         Refused::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, false),
         Refused::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, true),
         Refused::TooSlow(_) => (StatusCode::REQUEST_TIMEOUT, true),
-        Refused::Unverified(_) => (answers.map_or(StatusCode::UNAUTHORIZED, |a| a.bad_signature), false),
+        Refused::Unverified { .. } | Refused::Address(_) => {
+            (answers.map_or(StatusCode::UNAUTHORIZED, |a| a.bad_signature), false)
+        }
+        Refused::Questions | Refused::Handshake(_) => (StatusCode::TOO_MANY_REQUESTS, false),
         Refused::Crowded => (unavailable, true),
-        Refused::Removed => (unavailable, false),
+        Refused::Removed | Refused::NoKey(_) => (unavailable, false),
         Refused::Shed(Shed::GroupTooLarge) => (answers.map_or(StatusCode::TOO_MANY_REQUESTS, |a| a.shed), false),
         Refused::Shed(_) => (unavailable, false),
     };
@@ -196,17 +242,25 @@ pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64)
 /// One line for whoever reads the sender's log. A bad signature is explained in the list of rejections, not to a stranger.
 fn text(refused: &Refused) -> String {
     match refused {
-        Refused::Unverified(rejection) => format!(
+        Refused::Unverified { rejection, .. } => format!(
             "not accepted ({}); nothing was stored. The gateway's list of rejections says more\n",
             rejection.reason()
         ),
         Refused::Shed(Shed::TooSlow) => "the event may or may not be stored; it is safe to send it again\n".to_owned(),
+        Refused::NoKey(_) => {
+            "the key of the sender's provider could not be fetched; nothing was stored, please send it again\n"
+                .to_owned()
+        }
+        Refused::Address(_) => "not accepted (address); nothing was stored\n".to_owned(),
         other if other.is_shed() => format!("{}; nothing was stored, please send it again\n", other.message()),
         other => format!("{}; nothing was stored\n", other.message()),
     }
 }
 
 fn retry_after(refused: &Refused, jitter: f64) -> Option<Duration> {
+    if matches!(refused, Refused::Questions) {
+        return Some(Duration::from_secs(1));
+    }
     refused.is_shed().then(|| return_after(jitter))
 }
 

@@ -17,6 +17,12 @@ impl Notebook {
         Self(Some(path))
     }
 
+    /// Another notebook in the same folder; where this one remembers nothing, neither does that one.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> Self {
+        Self(self.0.as_ref().map(|path| path.with_file_name(name)))
+    }
+
     /// What stands in it; empty where nothing was ever written.
     ///
     /// # Errors

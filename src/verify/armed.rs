@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::fetched::Of;
 use super::inside::Proof;
 use super::judge::When;
 use super::mac::{Hash, Key, Mac, Tag};
@@ -99,6 +100,11 @@ pub(super) fn arm(name: &str, scheme: &Scheme, secrets: Vec<SecretSpec>) -> Resu
     match (scheme, secrets.is_empty()) {
         (Scheme::None, true) => return Ok(Vec::new()),
         (Scheme::None, false) => return Err(SpecError::SecretUnused),
+        (Scheme::Fetched(fetched), true) if fetched.of == Of::Sns => return Ok(Vec::new()),
+        (Scheme::Fetched(fetched), false) if fetched.of == Of::Sns => {
+            let problem = format!("{name} has no secret: its topics say who may send");
+            return Err(SpecError::Field { field: "secrets", problem });
+        }
         (_, true) => return Err(SpecError::NoSecret { scheme: name.to_owned() }),
         (_, false) => {}
     }
@@ -155,7 +161,7 @@ fn armament(scheme: &Scheme, index: usize, text: &[u8]) -> Result<Armament, &'st
         Scheme::Basic(Basic { user: None }) if !text.contains(&b':') => {
             Err("user:password, or the password alone and `user` beside it")
         }
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => Ok(Armament::Text),
+        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Fetched(_) => Ok(Armament::Text),
     }
 }
 

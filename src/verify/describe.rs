@@ -1,6 +1,7 @@
 //! A scheme in words, for people: how it signs, what it covers, what it leaves open. Computed from the same values that judge,
 //! so that no page says other than what the gateway does.
 
+use super::fetched::Of;
 use super::inside::{Inside, Proof};
 use super::jwt::Jwt;
 use super::mac::Hash;
@@ -36,6 +37,13 @@ impl Scheme {
             }
             Self::Inside(inside) => inside.in_words(),
             Self::Jwt(_) => format!("a signed token (JWT, HMAC); header {}", header()),
+            Self::Fetched(fetched) => match fetched.of {
+                Of::Sns => "RSA of members of the body, base64, by a key that is fetched; body.Signature".to_owned(),
+                Of::PayPal => format!(
+                    "RSA-SHA256 of id, time, webhook id and the body's CRC-32, base64, by a key that is fetched; header {}",
+                    header()
+                ),
+            },
         }
     }
 
@@ -49,10 +57,12 @@ impl Scheme {
             Self::Posted(_) => false,
             Self::Inside(inside) => what == "time" && inside.time.is_some(),
             Self::Jwt(jwt) => jwt.covers_part(what),
+            Self::Fetched(_) => what == "time",
         };
         let named = |what: &'static str| match (self, what) {
             (Self::Inside(inside), "body") if inside.proof != Proof::Equal => "other members of the body",
             (Self::Posted(_), "body") => "other fields",
+            (Self::Fetched(fetched), "body") if fetched.of == Of::Sns => "other members of the body",
             _ => what,
         };
         OPEN.into_iter().filter(|what| !has(what)).map(named).collect()
@@ -83,7 +93,9 @@ impl Signed {
             Alg::Digest(hash) => hash_name(hash).to_owned(),
             Alg::Public(PublicAlg::Ed25519) => "Ed25519".to_owned(),
             Alg::Public(PublicAlg::EcdsaP256) => "ECDSA P-256".to_owned(),
+            Alg::Public(PublicAlg::EcdsaP256Sha1) => "ECDSA P-256 with SHA-1".to_owned(),
             Alg::Public(PublicAlg::RsaPkcs1) => "RSA-SHA256".to_owned(),
+            Alg::Public(PublicAlg::RsaPkcs1Sha1) => "RSA-SHA1".to_owned(),
         };
         let text: String = self.template.pieces().iter().map(piece).collect();
         let header = match &self.carrier {

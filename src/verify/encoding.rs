@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE_NO_PAD};
+use serde::Deserialize;
 use unicode_normalization::UnicodeNormalization as _;
 use zeroize::Zeroizing;
 
@@ -27,6 +28,14 @@ pub enum Enc {
     Base64,
     /// RFC 4648 §5; written without padding, read with or without.
     Base64Url,
+    /// The base64 of a JSON object whose member `signature` is base64 in turn (eBay).
+    Envelope,
+}
+
+/// What of an [`Enc::Envelope`] is read; which key and hash it names is the sender's word alone.
+#[derive(Deserialize)]
+struct Envelope {
+    signature: String,
 }
 
 impl Enc {
@@ -41,6 +50,10 @@ impl Enc {
             Self::Hex => unhex(text)?,
             Self::Base64 => STANDARD.decode(text).ok()?,
             Self::Base64Url => URL_SAFE.decode(text).ok()?,
+            Self::Envelope => {
+                let envelope: Envelope = serde_json::from_slice(&STANDARD.decode(text).ok()?).ok()?;
+                STANDARD.decode(envelope.signature).ok()?
+            }
         };
         (!bytes.is_empty()).then_some(bytes)
     }
@@ -52,6 +65,10 @@ impl Enc {
             Self::Hex => bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect(),
             Self::Base64 => STANDARD.encode(bytes),
             Self::Base64Url => URL_SAFE_NO_PAD.encode(bytes),
+            Self::Envelope => {
+                let signature = STANDARD.encode(bytes);
+                STANDARD.encode(format!(r#"{{"alg":"ecdsa","kid":"own","signature":"{signature}","digest":"SHA1"}}"#))
+            }
         }
     }
 
@@ -62,6 +79,7 @@ impl Enc {
             Self::Hex => "hex",
             Self::Base64 => "base64",
             Self::Base64Url => "base64url",
+            Self::Envelope => "base64 of JSON with a signature in base64",
         }
     }
 }

@@ -7,7 +7,8 @@
 //! own letters, short, and marked `nosniff`, so that no browser takes it for a page. A token that
 //! is answered with an HMAC has letters of which no event is made, or whoever asks could have an
 //! event signed. A signed question is answered only after its signature was right. No secret is
-//! ever taken from a request.
+//! ever taken from a request: one that is handed over is acknowledged while the operator lets it, and
+//! the operator takes it from there.
 
 mod words;
 
@@ -17,11 +18,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::value::RawValue;
 
 use super::encoding::Enc;
+use super::fetched;
 use super::form::query_field;
-use super::judge::{Request, Verifier, When};
+use super::judge::{Request, Verified, Verifier, When};
 use super::mac::{self, Hash, Mac, Tag};
 use super::member::{at, document, scalar};
-use crate::event::Secret;
+use super::spec::{Agreed, Handshakes, SpecError};
 pub use words::questions;
 
 /// The longest token that is answered, in bytes; those of providers are far shorter.
@@ -40,6 +42,9 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body, to be sent as it is.
     pub body: Vec<u8>,
+    /// An address of the provider's own that has to be asked for, with success, before this answer is given: so a
+    /// subscription is confirmed.
+    pub visit: Option<Box<str>>,
 }
 
 /// A request that may be a handshake, and what its answer may be made of.
@@ -50,8 +55,8 @@ pub struct Asked<'a> {
     pub url: Option<&'a str>,
     /// Whether its signature was right.
     pub verified: bool,
-    /// The word agreed on for handshakes alone: Meta's verify token, eBay's verification token.
-    pub token: Option<&'a Secret>,
+    /// What is agreed on with the provider.
+    pub agreed: &'a Agreed,
     /// The HMAC of a text with the source's own secret; `None` where the scheme has none.
     pub hmac: &'a dyn Fn(&[u8]) -> Option<Tag>,
     /// What stands before the HMAC where the answer names the key: Braintree's public key.
@@ -66,6 +71,8 @@ struct Row {
     /// All of these hold.
     marks: &'static [Mark],
     signed: bool,
+    /// Answered only while the operator waits for it.
+    open: bool,
     answer: Answer,
 }
 
@@ -94,6 +101,12 @@ enum Answer {
     Echo(Place, Letters),
     /// The text, plain, if another text is the agreed token; else 403.
     EchoIfToken { echo: Place, token: Place },
+    /// The text, plain, if another text is one of the topics, or none are written down; else 404.
+    EchoIfTopic { echo: Place, topic: Place },
+    /// 200, after the address was asked for where SNS confirms a subscription to the topic.
+    Visit { address: Place, topic: Place },
+    /// The header, as it came.
+    HeaderBack(&'static str),
     /// The text as this member of a JSON object.
     EchoJson(&'static str, Place),
     /// Zoom's: the text and its HMAC in hex.
@@ -122,19 +135,25 @@ const TYPE: Place = Place::Member(&["type"]);
 const EVENT: Place = Place::Member(&["event"]);
 const HUB_CHALLENGE: Place = Place::Query("hub.challenge");
 const TWITCH_TYPE: Place = Place::Header("twitch-eventsub-message-type");
+const HOOK_SECRET: &str = "x-hook-secret";
 const ORIGIN: Place = Place::Header("webhook-request-origin");
 
 /// A question that is not signed.
 const fn row(provider: &'static str, method: Method, marks: &'static [Mark], answer: Answer) -> Row {
-    Row { provider: Some(provider), method, marks, signed: false, answer }
+    Row { provider: Some(provider), method, marks, signed: false, open: false, answer }
 }
 
 /// A question by POST that is signed as events are.
 const fn signed(provider: &'static str, marks: &'static [Mark], answer: Answer) -> Row {
-    Row { provider: Some(provider), method: Method::POST, marks, signed: true, answer }
+    Row { provider: Some(provider), method: Method::POST, marks, signed: true, open: false, answer }
 }
 
-static ROWS: [Row; 17] = [
+/// A POST in which a secret is handed over.
+const fn handing_over(provider: &'static str, marks: &'static [Mark], answer: Answer) -> Row {
+    Row { provider: Some(provider), method: Method::POST, marks, signed: false, open: true, answer }
+}
+
+static ROWS: [Row; 20] = [
     // docs.slack.dev, "url_verification event"
     signed(
         "slack",
@@ -193,7 +212,7 @@ static ROWS: [Row; 17] = [
             Mark::Has(Place::Query("hub.topic")),
             Mark::Has(HUB_CHALLENGE),
         ],
-        Answer::Echo(HUB_CHALLENGE, Letters::Token),
+        Answer::EchoIfTopic { echo: HUB_CHALLENGE, topic: Place::Query("hub.topic") },
     ),
     row(
         "websub",
@@ -222,42 +241,136 @@ static ROWS: [Row; 17] = [
     signed("discord", &[Mark::Is(TYPE, "0")], Answer::Status(204)),
     // developer.atlassian.com, Trello webhooks: a HEAD at creation, and nothing that marks it
     row("trello", Method::HEAD, &[], Answer::Status(200)),
+    // docs.aws.amazon.com/sns, "Confirm the subscription"
+    Row {
+        provider: Some("aws-sns"),
+        method: Method::POST,
+        marks: &[Mark::Is(Place::Member(&["Type"]), "SubscriptionConfirmation")],
+        signed: true,
+        open: true,
+        answer: Answer::Visit { address: Place::Member(&["SubscribeURL"]), topic: Place::Member(&["TopicArn"]) },
+    },
+    // Asana/developer-docs, webhooks, "The webhook handshake": 200 or 204 with the same header
+    handing_over("asana", &[Mark::Has(Place::Header(HOOK_SECRET))], Answer::HeaderBack(HOOK_SECRET)),
+    // developers.notion.com, webhooks, "Verify the subscription": any 2xx
+    handing_over(
+        "notion",
+        &[Mark::Has(Place::Member(&["verification_token"])), Mark::Lacks(TYPE)],
+        Answer::Status(200),
+    ),
     // cloudevents/spec http-webhook.md, §4 "Abuse protection"
     Row {
         provider: None,
         method: Method::OPTIONS,
         marks: &[Mark::Has(ORIGIN)],
         signed: false,
+        open: false,
         answer: Answer::AllowOrigin(ORIGIN),
     },
 ];
 
+/// Whether what is agreed on can have an effect.
+///
+/// # Errors
+/// A word or topics that no handshake of this provider uses.
+pub(super) fn check(provider: Option<&'static str>, agreed: &Agreed) -> Result<(), SpecError> {
+    let rows = || ROWS.iter().filter(|row| row.provider == provider);
+    let unused = |field, problem: String| Err(SpecError::Field { field, problem });
+    let name = provider.unwrap_or("a scheme of your own");
+    let takes_token = |row: &Row| matches!(row.answer, Answer::EchoIfToken { .. } | Answer::EbayHash(_));
+    if agreed.token.is_some() && !rows().any(takes_token) {
+        return unused("verify_token", format!("{name} has no handshake with an agreed word: remove it"));
+    }
+    let of_topic = |row: &Row| matches!(row.answer, Answer::EchoIfTopic { .. } | Answer::Visit { .. });
+    if !agreed.topics.is_empty() && !rows().any(of_topic) {
+        return unused("topics", format!("{name} sends no topics to choose from: remove them"));
+    }
+    if agreed.handshakes == Handshakes::Open && !rows().any(|row| row.open) {
+        return unused(
+            "handshake",
+            format!("{name} hands no secret over and has nothing confirmed, so open has no effect: write answer"),
+        );
+    }
+    Ok(())
+}
+
 impl Verifier {
-    /// The answer to `request` where it is a handshake of this provider; `None` where it is not, or
-    /// where it is one that must be signed and is not signed right: then it goes the ordinary way,
-    /// which refuses it. `token` is the word agreed on for handshakes.
+    /// Whether a request with the head of `head`, whose body is not looked at, may be a handshake.
     #[must_use]
-    pub fn handshake(&self, request: &Request<'_>, when: When, token: Option<&Secret>) -> Option<Reply> {
-        let provider = self.preset().map(|preset| preset.name);
-        if !may_ask(provider, request) {
+    pub fn may_ask(&self, head: &Request<'_>) -> bool {
+        let may = |mark: &Mark| mark.is_in_body() || mark.holds(head);
+        self.rows(head.method).any(|row| row.marks.iter().all(may))
+    }
+
+    /// Whether `request` is a handshake of this provider, as far as it can be one before its signature is judged.
+    #[must_use]
+    pub fn asks(&self, request: &Request<'_>) -> bool {
+        self.rows(request.method).any(|row| row.marks.iter().all(|mark| mark.holds(request)))
+    }
+
+    /// The answer to `request` where it is a handshake; `None` where it is not, or where it is one that must be signed
+    /// and is not: then it goes the ordinary way, which refuses it. `verified` is what came of its judgement.
+    #[must_use]
+    pub fn answer(&self, request: &Request<'_>, verified: Option<&Verified>, when: When) -> Option<Reply> {
+        if self.agreed.handshakes == Handshakes::Off {
             return None;
         }
-        // Only now, so that ordinary requests are not judged twice.
-        let verified = self.judge_when(request, when).ok().map(|verified| verified.secret);
-        let secret = self.in_use(verified.flatten(), when);
+        let secret = self.in_use(verified.and_then(|verified| verified.secret), when);
         let hmac = |text: &[u8]| secret?.tag(&[text]);
         let url = self.url(request).ok();
         answer(
-            provider,
+            self.provider(),
             &Asked {
                 request,
                 url: url.as_deref(),
                 verified: verified.is_some(),
-                token,
+                agreed: &self.agreed,
                 hmac: &hmac,
                 key_name: secret.and_then(|secret| super::posted::public_key(secret.value.expose())),
             },
         )
+    }
+
+    /// [`Verifier::asks`], the judgement, and [`Verifier::answer`] in one.
+    #[must_use]
+    pub fn handshake(&self, request: &Request<'_>, when: When) -> Option<Reply> {
+        // Ordinary requests are not judged twice.
+        if !self.asks(request) {
+            return None;
+        }
+        self.answer(request, self.judge_when(request, when).ok().as_ref(), when)
+    }
+
+    /// Whether its handshake needs a word to be agreed on.
+    #[must_use]
+    pub fn wants_token(&self) -> bool {
+        let takes = |row: &Row| matches!(row.answer, Answer::EchoIfToken { .. } | Answer::EbayHash(_));
+        self.agreed.token.is_none() && self.agreed.handshakes != Handshakes::Off && self.all_rows().any(takes)
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        self.preset().map(|preset| preset.name)
+    }
+
+    fn all_rows(&self) -> impl Iterator<Item = &'static Row> {
+        let provider = self.provider();
+        ROWS.iter().filter(move |row| row.provider == provider)
+    }
+
+    /// The questions that are answered, of this method.
+    fn rows(&self, method: &Method) -> impl Iterator<Item = &'static Row> {
+        let handshakes = self.agreed.handshakes;
+        self.all_rows().filter(move |row| row.method == *method && row.is_answered(handshakes))
+    }
+}
+
+impl Row {
+    fn is_answered(&self, handshakes: Handshakes) -> bool {
+        match handshakes {
+            Handshakes::Off => false,
+            Handshakes::Answer => !self.open,
+            Handshakes::Open => true,
+        }
     }
 }
 
@@ -265,20 +378,18 @@ impl Verifier {
 /// scheme of the operator's own.
 #[must_use]
 pub fn answer(provider: Option<&str>, asked: &Asked<'_>) -> Option<Reply> {
-    let fitting = fitting(provider, asked.request);
-    fitting.filter(|row| asked.verified || !row.signed).find_map(|row| row.answer.make(asked))
-}
-
-fn may_ask(provider: Option<&str>, request: &Request<'_>) -> bool {
-    fitting(provider, request).next().is_some()
-}
-
-fn fitting(provider: Option<&str>, request: &Request<'_>) -> impl Iterator<Item = &'static Row> {
-    let rows = ROWS.iter().filter(move |row| row.provider == provider && row.method == *request.method);
-    rows.filter(move |row| row.marks.iter().all(|mark| mark.holds(request)))
+    let rows = ROWS.iter().filter(|row| row.provider == provider && row.method == *asked.request.method);
+    rows.filter(|row| row.is_answered(asked.agreed.handshakes) && (asked.verified || !row.signed))
+        .filter(|row| row.marks.iter().all(|mark| mark.holds(asked.request)))
+        .find_map(|row| row.answer.make(asked))
 }
 
 impl Mark {
+    fn is_in_body(&self) -> bool {
+        let (Self::Has(place) | Self::Is(place, _) | Self::Lacks(place)) = self;
+        matches!(place, Place::Member(_))
+    }
+
     fn holds(&self, request: &Request<'_>) -> bool {
         match self {
             Self::Has(place) => place.read(request).is_some_and(|text| !text.is_empty()),
@@ -334,12 +445,32 @@ impl Answer {
             Self::Json(text) => Some(typed("application/json", (*text).to_owned())),
             Self::Echo(place, letters) => Some(plain(place.token(asked.request, *letters)?)),
             Self::EchoIfToken { echo, token: claimed } => {
-                let agreed = asked.token?;
+                let agreed = asked.agreed.token.as_ref()?;
                 let claimed = claimed.read(asked.request).unwrap_or_default();
                 match mac::same_text(&claimed, agreed.expose()) {
                     true => Some(plain(token(echo)?)),
                     false => Some(bare(403)),
                 }
+            }
+            Self::EchoIfTopic { echo, topic: claimed } => {
+                let topics = &asked.agreed.topics;
+                let claimed = claimed.read(asked.request).unwrap_or_default();
+                match topics.is_empty() || topics.iter().any(|topic| topic.as_bytes() == &*claimed) {
+                    true => Some(plain(token(echo)?)),
+                    false => Some(bare(404)),
+                }
+            }
+            Self::Visit { address, topic } => {
+                let text = |place: &Place| String::from_utf8(place.read(asked.request)?.into_owned()).ok();
+                let address = text(address)?;
+                fetched::is_sns_confirmation(&address, &text(topic)?)
+                    .then(|| Reply { visit: Some(address.into()), ..bare(200) })
+            }
+            Self::HeaderBack(name) => {
+                let value = HeaderValue::try_from(token(&Place::Header(name))?).ok()?;
+                let mut reply = bare(200);
+                reply.headers.insert(HeaderName::from_static(name), value);
+                Some(reply)
             }
             Self::EchoJson(name, place) => Some(json(&[(name, token(place)?)])),
             Self::ZoomTokens(place) => {
@@ -354,7 +485,7 @@ impl Answer {
             Self::EbayHash(place) => {
                 let mut hash = Mac::plain(Hash::Sha256);
                 hash.update(token(place)?.as_bytes());
-                hash.update(asked.token?.expose());
+                hash.update(asked.agreed.token.as_ref()?.expose());
                 hash.update(asked.url?.split('?').next().unwrap_or_default().as_bytes());
                 Some(json(&[("challengeResponse", Enc::Hex.encode(hash.finish().as_bytes()))]))
             }
@@ -376,7 +507,7 @@ impl Answer {
 }
 
 fn bare(status: u16) -> Reply {
-    Reply { status, content_type: None, headers: HeaderMap::new(), body: Vec::new() }
+    Reply { status, content_type: None, headers: HeaderMap::new(), body: Vec::new(), visit: None }
 }
 
 fn typed(content_type: &'static str, text: String) -> Reply {
@@ -401,7 +532,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::event::Wall;
+    use crate::event::{Secret, Wall};
     use crate::verify::{Choice, GenericSpec, Outgoing, SecretSpec, Spec, preset};
 
     const NOW: Wall = Wall(1_767_225_600_000_000);
@@ -410,13 +541,17 @@ mod tests {
         Verifier::new(Spec::new(Choice::Preset(name.into()), vec![SecretSpec::new(Secret::new(secret))])).unwrap()
     }
 
+    fn agreeing(name: &str, agreed: Agreed) -> Verifier {
+        let secrets = vec![SecretSpec::new(Secret::new("s"))];
+        Verifier::new(Spec { agreed, ..Spec::new(Choice::Preset(name.into()), secrets) }).unwrap()
+    }
+
     fn request<'a>(method: &'a Method, target: &'a str, headers: &'a HeaderMap, body: &'a str) -> Request<'a> {
         Request { method, target, seen_url: Some("https://a.example"), headers, body: body.as_bytes() }
     }
 
     fn get(verifier: &Verifier, target: &str) -> Option<Reply> {
-        let token = Secret::new("agreed");
-        verifier.handshake(&request(&Method::GET, target, &HeaderMap::new(), ""), When::At(NOW), Some(&token))
+        verifier.handshake(&request(&Method::GET, target, &HeaderMap::new(), ""), When::At(NOW))
     }
 
     /// Posts a body that the verifier itself signs; with another body, it is forged.
@@ -426,7 +561,7 @@ mod tests {
         let url = "https://a.example/";
         let outgoing = Outgoing { method: &Method::POST, url, body: signed.as_bytes(), now: NOW, id: "1" };
         verifier.sign(&outgoing, &mut headers).unwrap();
-        verifier.handshake(&request(&Method::POST, "/", &headers, sent), When::At(NOW), None)
+        verifier.handshake(&request(&Method::POST, "/", &headers, sent), When::At(NOW))
     }
 
     fn body(reply: Option<Reply>) -> Option<String> {
@@ -434,9 +569,9 @@ mod tests {
     }
 
     #[test]
-    fn every_row_belongs_to_a_preset_but_those_to_come() {
+    fn every_row_belongs_to_a_preset() {
         for row in &ROWS {
-            assert!(row.provider.is_none_or(|name| name == "ebay" || preset(name).is_some()), "{:?}", row.provider);
+            assert!(row.provider.is_none_or(|name| preset(name).is_some()), "{:?}", row.provider);
         }
     }
 
@@ -481,13 +616,12 @@ mod tests {
 
     #[test]
     fn a_token_that_is_not_the_agreed_one_is_refused() {
-        let meta = verifier("meta", "s");
+        let meta = agreeing("meta", Agreed { token: Some(Secret::new("agreed")), ..Agreed::default() });
         let ask = |token| get(&meta, &format!("/?hub.mode=subscribe&hub.challenge=1158&hub.verify_token={token}"));
         assert_eq!(body(ask("agreed")).as_deref(), Some("1158"));
         assert_eq!((ask("other").unwrap().status, ask("").unwrap().status), (403, 403));
         let target = "/?hub.mode=subscribe&hub.challenge=1&hub.verify_token=";
-        let nobody = HeaderMap::new();
-        assert_eq!(meta.handshake(&request(&Method::GET, target, &nobody, ""), When::At(NOW), None), None);
+        assert_eq!(get(&verifier("meta", "s"), target), None, "nothing is agreed on");
         assert_eq!(get(&meta, "/?hub.mode=other&hub.challenge=1&hub.verify_token=agreed"), None);
     }
 
@@ -517,12 +651,12 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-okta-verification-challenge", HeaderValue::from_static("a1"));
         let asked = request(&Method::GET, "/", &headers, "");
-        let answer = verifier("okta", "s").handshake(&asked, When::At(NOW), None);
+        let answer = verifier("okta", "s").handshake(&asked, When::At(NOW));
         assert_eq!(body(answer).as_deref(), Some(r#"{"verification":"a1"}"#));
 
         let none = HeaderMap::new();
         let ask = |name, method, target, text| {
-            verifier(name, "s").handshake(&request(&method, target, &none, text), When::At(NOW), None)
+            verifier(name, "s").handshake(&request(&method, target, &none, text), When::At(NOW))
         };
         let target = "/?validationToken=Validation%3a+Testing+client";
         assert_eq!(
@@ -537,11 +671,68 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_that_is_handed_over_is_acknowledged_only_while_the_operator_waits_for_it() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-hook-secret", HeaderValue::from_static("b537207f20cbfa02"));
+        let asana = request(&Method::POST, "/", &headers, "{}");
+        let none = HeaderMap::new();
+        let notion = request(&Method::POST, "/", &none, r#"{"verification_token":"secret_tMrlL1qK5"}"#);
+        let open = |name| agreeing(name, Agreed { handshakes: Handshakes::Open, ..Agreed::default() });
+        let reply = open("asana").handshake(&asana, When::At(NOW)).unwrap();
+        assert_eq!((reply.status, &reply.headers["x-hook-secret"]), (200, &headers["x-hook-secret"]));
+        assert_eq!(open("notion").handshake(&notion, When::At(NOW)), Some(bare(200)));
+        for (name, request) in [("asana", &asana), ("notion", &notion)] {
+            assert_eq!(verifier(name, "s").handshake(request, When::At(NOW)), None, "{name}");
+            let off = agreeing(name, Agreed { handshakes: Handshakes::Off, ..Agreed::default() });
+            assert!(!off.may_ask(request), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_hub_is_told_which_topics_are_ours() {
+        let topics = vec!["https://t.example/a".into()];
+        let websub = agreeing("websub", Agreed { topics, ..Agreed::default() });
+        let ask = |topic| get(&websub, &format!("/?hub.mode=subscribe&hub.topic={topic}&hub.challenge=abc"));
+        assert_eq!(body(ask("https://t.example/a")).as_deref(), Some("abc"));
+        assert_eq!(ask("https://t.example/b").unwrap().status, 404);
+    }
+
+    #[test]
+    fn what_has_no_effect_is_refused() {
+        let refused = |name: &str, agreed| {
+            let secrets = vec![SecretSpec::new(Secret::new("s"))];
+            let spec = Spec { agreed, ..Spec::new(Choice::Preset(name.into()), secrets) };
+            Verifier::new(spec).unwrap_err().field()
+        };
+        let token = Some(Secret::new("s"));
+        assert_eq!(refused("slack", Agreed { token, ..Agreed::default() }), "verify_token");
+        assert_eq!(refused("slack", Agreed { topics: vec!["a".into()], ..Agreed::default() }), "topics");
+        assert_eq!(refused("slack", Agreed { handshakes: Handshakes::Open, ..Agreed::default() }), "handshake");
+    }
+
+    #[test]
+    fn a_head_says_what_may_be_a_question() {
+        let none = HeaderMap::new();
+        let may = |name, method, target| verifier(name, "s").may_ask(&request(&method, target, &none, ""));
+        assert!(may("slack", Method::POST, "/"), "its body has to be seen");
+        assert!(!may("slack", Method::GET, "/"));
+        assert!(may("x", Method::GET, "/?crc_token=a") && !may("x", Method::GET, "/"));
+        assert!(!may("shopify", Method::POST, "/"));
+    }
+
+    #[test]
     fn discord_s_pings_are_not_its_events() {
         let headers = HeaderMap::new();
         let ask = |verified, text: &str| {
             let request = request(&Method::POST, "/", &headers, text);
-            let asked = Asked { request: &request, url: None, verified, token: None, hmac: &|_| None, key_name: None };
+            let asked = Asked {
+                request: &request,
+                url: None,
+                verified,
+                agreed: &Agreed::default(),
+                hmac: &|_| None,
+                key_name: None,
+            };
             answer(Some("discord"), &asked)
         };
         assert_eq!(body(ask(true, r#"{"type":1}"#)).as_deref(), Some(r#"{"type":1}"#));
@@ -558,9 +749,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("webhook-request-origin", HeaderValue::from_static("eventemitter.example.com"));
         let asked = request(&Method::OPTIONS, "/", &headers, "");
-        let reply = own.handshake(&asked, When::At(NOW), None).unwrap();
+        let reply = own.handshake(&asked, When::At(NOW)).unwrap();
         assert_eq!(reply.headers["webhook-allowed-origin"], "eventemitter.example.com");
-        assert_eq!(verifier("shopify", "s").handshake(&asked, When::At(NOW), None), None);
+        assert_eq!(verifier("shopify", "s").handshake(&asked, When::At(NOW)), None);
     }
 
     proptest! {
@@ -575,12 +766,12 @@ mod tests {
             let headers = HeaderMap::new();
             let target = format!("/?hub.mode=subscribe&hub.topic=t&{name}={query}");
             let request = request(&method, &target, &headers, &text);
-            let token = Secret::new("");
+            let agreed = Agreed { token: Some(Secret::new("")), handshakes: Handshakes::Open, ..Agreed::default() };
             let asked = Asked {
                 request: &request,
                 url: Some(&target),
                 verified: true,
-                token: Some(&token),
+                agreed: &agreed,
                 hmac: &|_| Some(mac::sha256(b"")),
                 key_name: Some(b"public"),
             };

@@ -16,12 +16,13 @@ use http::{HeaderMap, HeaderName, Method};
 use super::armed::{Armed, arm, is_among};
 use super::canonical;
 use super::encoding::Enc;
+use super::fetched::{Material, Of};
 use super::found::{Found, one, present};
 use super::mac::{self, Hash};
 use super::preset::{self, Preset};
 use super::reject::{Rejection, shown, shown_url};
 use super::scheme::{Alg, Basic, Before, Carrier, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
-use super::spec::{Choice, Spec, SpecError, base_url};
+use super::spec::{Agreed, Choice, Spec, SpecError, base_url};
 use super::template::Parts;
 use super::time;
 use crate::event::Wall;
@@ -53,6 +54,14 @@ pub struct Verified {
 }
 
 impl Verified {
+    pub(super) fn with_skew(self, skew_s: Option<i64>) -> Self {
+        Self { skew_s, ..self }
+    }
+
+    pub(super) fn without_secret(verifier: &Verifier) -> Self {
+        Self { label: Arc::clone(&verifier.plain), secret: None, skew_s: None }
+    }
+
     /// Scheme and which secret, e.g. `shopify secret=0`, as `Fairlane-Verified` says it.
     #[must_use]
     pub fn label(&self) -> &Arc<str> {
@@ -80,6 +89,7 @@ pub struct Verifier {
     window: Window,
     public_url: Option<Box<str>>,
     enforce: bool,
+    pub(super) agreed: Agreed,
     /// The label of what is not tied to a secret.
     plain: Arc<str>,
 }
@@ -107,11 +117,20 @@ impl Verifier {
         if spec.tolerance.is_some() && scheme.time().is_none() {
             return Err(SpecError::ToleranceUnused { scheme: name });
         }
+        let needs_topics = matches!(&scheme, Scheme::Fetched(fetched) if fetched.of == Of::Sns);
+        if needs_topics && spec.agreed.topics.is_empty() {
+            let problem = format!(
+                "{name} signs for everybody's topics, so which are yours must be written: topics: [\"arn:aws:sns:…\"]"
+            );
+            return Err(SpecError::Field { field: "topics", problem });
+        }
+        super::handshake::check(preset.map(|preset| preset.name), &spec.agreed)?;
         Ok(Self {
             secrets: arm(&name, &scheme, spec.secrets)?,
             window: window(&scheme, spec.tolerance),
             public_url: spec.public_url.as_deref().map(base_url).transpose()?,
             enforce: spec.enforce,
+            agreed: spec.agreed,
             plain: name.as_str().into(),
             name: name.into(),
             preset,
@@ -133,8 +152,22 @@ impl Verifier {
     /// # Errors
     /// The reason why not.
     pub fn judge_when(&self, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {
+        self.judge_with(request, when, None)
+    }
+
+    /// As [`Verifier::judge_when`], with the key that a first judgement said it needs ([`Rejection::KeyNeeded`]).
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn judge_with(
+        &self,
+        request: &Request<'_>,
+        when: When,
+        material: Option<Material<'_>>,
+    ) -> Result<Verified, Rejection> {
         match &self.scheme {
-            Scheme::None => Ok(Verified { label: Arc::clone(&self.plain), secret: None, skew_s: None }),
+            Scheme::None => Ok(Verified::without_secret(self)),
+            Scheme::Fetched(fetched) => self.fetched(fetched, request, when, material),
             Scheme::Token(token) => self.token(token, request, when),
             Scheme::Basic(basic) => self.basic(basic, request, when),
             Scheme::Signed(signed) => self.signed(signed, request, when),
@@ -169,10 +202,21 @@ impl Verifier {
         self.enforce
     }
 
+    /// Scheme, host, port and prefix as configured at the provider.
+    pub(super) fn public_url(&self) -> Option<&str> {
+        self.public_url.as_deref()
+    }
+
     /// How many secrets are configured, for metrics by index.
     #[must_use]
     pub fn secret_count(&self) -> usize {
         self.secrets.len()
+    }
+
+    /// Whether all secrets are in use side by side, as Box's two keys are, so that none of them is an old one.
+    #[must_use]
+    pub fn secrets_are_peers(&self) -> bool {
+        matches!(&self.scheme, Scheme::Signed(signed) if matches!(signed.carrier, Carrier::Own(_)))
     }
 
     fn token(&self, token: &Token, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {

@@ -45,8 +45,10 @@
 
 mod armed;
 mod canonical;
+mod certificate;
 mod describe;
 mod encoding;
+pub mod fetched;
 pub mod form;
 mod found;
 pub mod generic;
@@ -60,6 +62,7 @@ pub mod posted;
 mod preset;
 pub mod public;
 mod reject;
+mod resign;
 pub mod scheme;
 mod sign;
 mod spec;
@@ -70,11 +73,13 @@ mod time;
 mod tests;
 
 pub use encoding::{Enc, KeyForm};
+pub use fetched::Material;
 pub use generic::GenericSpec;
 pub use handshake::Reply;
 pub use judge::{Request, Verified, Verifier, When};
 pub use preset::{Preset, preset, presets};
 pub use reject::{Rejection, Skew, without_user};
+pub use resign::Again;
 pub use scheme::Scheme;
 pub use sign::{Outgoing, SignError};
-pub use spec::{Choice, SecretSpec, Spec, SpecError};
+pub use spec::{Agreed, Choice, Handshakes, SecretSpec, Spec, SpecError};

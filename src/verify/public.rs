@@ -1,10 +1,16 @@
 //! Signatures by public keys: the sender keeps the private half, and what stands in our
 //! configuration can verify and cannot sign.
 //!
-//! The only place that names the crate behind them. A key is read once, strictly, when the
+//! The only place that names the crates behind them. A key is read once, strictly, when the
 //! verifier is made; nothing here is secret, so nothing needs constant time.
 
-use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use p256::ecdsa::signature::hazmat::PrehashVerifier as _;
+use p256::ecdsa::{DerSignature, VerifyingKey};
+use ring::signature::{
+    ECDSA_P256_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_2048_8192_SHA256,
+    UnparsedPublicKey,
+};
+use sha1::{Digest as _, Sha1};
 
 /// A signature algorithm with a public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +19,20 @@ pub enum PublicAlg {
     Ed25519,
     /// ECDSA over P-256 with SHA-256, the signature in DER (RFC 3279 §2.2.3).
     EcdsaP256,
+    /// The same with SHA-1, which eBay signs with and the usual library does not offer.
+    EcdsaP256Sha1,
     /// RSA with SHA-256 and PKCS #1 v1.5 padding (RFC 8017 §8.2), keys of 2048 to 8192 bits.
     RsaPkcs1,
+    /// The same with SHA-1: SNS still signs so unless a topic is told to use version 2.
+    RsaPkcs1Sha1,
 }
 
 /// A public key that was read.
 #[derive(Clone, Debug)]
-pub(super) struct PublicKey(UnparsedPublicKey<Box<[u8]>>);
+pub(super) enum PublicKey {
+    Usual(UnparsedPublicKey<Box<[u8]>>),
+    EcdsaP256Sha1(VerifyingKey),
+}
 
 /// `id-ecPublicKey` with the curve `prime256v1` (RFC 5480 §2.1.1).
 const EC_P256: &[u8] = b"\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07";
@@ -31,7 +44,7 @@ const ED25519_BYTES: usize = 32;
 /// Moduli of 2048 to 8192 bits: what the verification takes, and what providers use.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
-const SEQUENCE: u8 = 0x30;
+pub(super) const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
 const INTEGER: u8 = 0x02;
 
@@ -41,8 +54,10 @@ impl PublicAlg {
     pub fn looks_like(self) -> &'static str {
         match self {
             Self::Ed25519 => "an Ed25519 public key, 32 bytes in the form that the provider shows",
-            Self::EcdsaP256 => "a P-256 public key, its SubjectPublicKeyInfo in base64 or PEM",
-            Self::RsaPkcs1 => "an RSA public key of 2048 to 8192 bits, -----BEGIN PUBLIC KEY----- and so on",
+            Self::EcdsaP256 | Self::EcdsaP256Sha1 => "a P-256 public key, its SubjectPublicKeyInfo in base64 or PEM",
+            Self::RsaPkcs1 | Self::RsaPkcs1Sha1 => {
+                "an RSA public key of 2048 to 8192 bits, -----BEGIN PUBLIC KEY----- and so on"
+            }
         }
     }
 }
@@ -51,24 +66,26 @@ impl PublicKey {
     /// The key in `bytes`: for Ed25519 the key itself, for the others a DER `SubjectPublicKeyInfo`
     /// (RFC 5280 §4.1.2.7). `None` when it is another kind of key, or none.
     pub(super) fn read(alg: PublicAlg, bytes: &[u8]) -> Option<Self> {
-        let key = match alg {
-            PublicAlg::Ed25519 => Some(bytes).filter(|key| key.len() == ED25519_BYTES)?,
-            PublicAlg::EcdsaP256 => {
-                inside(bytes, EC_P256).filter(|point| point.len() == POINT_BYTES && point.starts_with(&[4]))?
-            }
-            PublicAlg::RsaPkcs1 => inside(bytes, RSA).filter(|key| is_rsa(key))?,
-        };
-        let key: Box<[u8]> = key.into();
-        Some(Self(match alg {
-            PublicAlg::Ed25519 => UnparsedPublicKey::new(&ED25519, key),
-            PublicAlg::EcdsaP256 => UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key),
-            PublicAlg::RsaPkcs1 => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key),
-        }))
+        let point = || inside(bytes, EC_P256).filter(|point| point.len() == POINT_BYTES && point.starts_with(&[4]));
+        let rsa = || inside(bytes, RSA).filter(|key| is_rsa(key));
+        let usual =
+            |key: Option<&[u8]>, verification| Some(Self::Usual(UnparsedPublicKey::new(verification, key?.into())));
+        match alg {
+            PublicAlg::Ed25519 => usual(Some(bytes).filter(|key| key.len() == ED25519_BYTES), &ED25519),
+            PublicAlg::EcdsaP256 => usual(point(), &ECDSA_P256_SHA256_ASN1),
+            PublicAlg::EcdsaP256Sha1 => VerifyingKey::from_sec1_bytes(point()?).ok().map(Self::EcdsaP256Sha1),
+            PublicAlg::RsaPkcs1 => usual(rsa(), &RSA_PKCS1_2048_8192_SHA256),
+            PublicAlg::RsaPkcs1Sha1 => usual(rsa(), &RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY),
+        }
     }
 
     /// Whether `signature` was made over `message` by the private half.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        self.0.verify(message, signature).is_ok()
+        match self {
+            Self::Usual(key) => key.verify(message, signature).is_ok(),
+            Self::EcdsaP256Sha1(key) => DerSignature::from_bytes(signature)
+                .is_ok_and(|signature| key.verify_prehash(&Sha1::digest(message), &signature).is_ok()),
+        }
     }
 }
 
@@ -93,12 +110,12 @@ fn is_rsa(key: &[u8]) -> bool {
 }
 
 /// The contents of the one DER value of this tag that `der` is.
-fn whole(tag: u8, der: &[u8]) -> Option<&[u8]> {
+pub(super) fn whole(tag: u8, der: &[u8]) -> Option<&[u8]> {
     value(tag, der).filter(|(_, rest)| rest.is_empty()).map(|(contents, _)| contents)
 }
 
 /// The contents of the DER value of this tag at the beginning, and what follows it.
-fn value(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn value(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = der.strip_prefix(&[tag])?.split_first()?;
     let (len, rest) = match first {
         0..=0x7f => (usize::from(first), rest),

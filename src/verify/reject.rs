@@ -65,6 +65,21 @@ pub enum Rejection {
     },
     /// The signature covers the public address, and it is not known.
     UnknownUrl,
+    /// The key that the request names is not at hand; whoever fetches it asks again. Nothing is wrong so far.
+    KeyNeeded {
+        /// Where it is: an address of the provider's own.
+        url: Box<str>,
+    },
+    /// The key that the request names is not one of the provider's, or not of this time.
+    UntrustedKey {
+        /// What is wrong, in words; foreign text in it is escaped already.
+        problem: String,
+    },
+    /// It is from a topic that is not ours, whoever signed it.
+    UnknownTopic {
+        /// Which, escaped.
+        topic: String,
+    },
     /// The end of use of every configured secret has passed.
     SecretsExpired,
 }
@@ -82,7 +97,7 @@ pub struct Skew {
 
 impl Rejection {
     /// Every code that [`Rejection::reason`] can give, for metrics that begin at zero.
-    pub const REASONS: [&'static str; 11] = [
+    pub const REASONS: [&'static str; 14] = [
         "missing_header",
         "malformed_header",
         "bad_signature",
@@ -93,6 +108,9 @@ impl Rejection {
         "body_hash",
         "malformed_body",
         "unknown_url",
+        "key_needed",
+        "untrusted_key",
+        "unknown_topic",
         "secrets_expired",
     ];
 
@@ -110,6 +128,9 @@ impl Rejection {
             Self::BodyHash { .. } => "body_hash",
             Self::MalformedBody { .. } => "malformed_body",
             Self::UnknownUrl => "unknown_url",
+            Self::KeyNeeded { .. } => "key_needed",
+            Self::UntrustedKey { .. } => "untrusted_key",
+            Self::UnknownTopic { .. } => "unknown_topic",
             Self::SecretsExpired => "secrets_expired",
         }
     }
@@ -124,6 +145,9 @@ impl fmt::Display for Rejection {
         match self {
             Self::MissingHeader { header, carries } => write!(f, "header {header} is missing or empty; it carries {carries}"),
             Self::MalformedHeader { header, problem } => write!(f, "header {header}: {problem}"),
+            Self::BadSignature { place, secrets: 0, .. } => {
+                write!(f, "the signature in {place} was not made with the key that the request names over this request")
+            }
             Self::BadSignature { place, secrets, url } => {
                 let tried = if *secrets == 1 { "the secret".to_owned() } else { format!("any of the {secrets} secrets") };
                 write!(f, "the signature in {place} was not made with {tried} over this request")?;
@@ -141,6 +165,9 @@ impl fmt::Display for Rejection {
             Self::UnknownUrl => f.write_str(
                 "the signature covers the public address, which is not known: set `public_url`, or let the proxy pass `Host` on",
             ),
+            Self::KeyNeeded { url } => write!(f, "the key at {url} is needed and not at hand"),
+            Self::UntrustedKey { problem } => write!(f, "the key is not to be trusted: {problem}"),
+            Self::UnknownTopic { topic } => write!(f, "the topic {topic} is none of `topics`; a signature says nothing about whose a topic is"),
             Self::SecretsExpired => f.write_str("the end of use (`until`) of every configured secret has passed"),
         }
     }
@@ -266,6 +293,9 @@ mod tests {
             Rejection::BodyHash { place: String::new() },
             Rejection::MalformedBody { problem: String::new() },
             Rejection::UnknownUrl,
+            Rejection::KeyNeeded { url: "x".into() },
+            Rejection::UntrustedKey { problem: String::new() },
+            Rejection::UnknownTopic { topic: String::new() },
             Rejection::SecretsExpired,
         ];
         assert_eq!(all.map(|one| one.reason()), Rejection::REASONS);

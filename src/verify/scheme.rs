@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::encoding::{Enc, KeyForm};
+use super::fetched::{self, Fetched, Of};
 use super::form::{Form, FormText};
 use super::inside::Inside;
 use super::jwt::Jwt;
@@ -40,6 +41,8 @@ pub enum Scheme {
     Inside(Box<Inside>),
     /// A signed token with claims about the request.
     Jwt(Box<Jwt>),
+    /// A signature by a key that has to be fetched.
+    Fetched(Box<Fetched>),
 }
 
 /// A header that equals the secret.
@@ -237,6 +240,7 @@ impl Scheme {
             Self::Form(_) | Self::Posted(_) => "form",
             Self::Inside(_) => "body",
             Self::Jwt(_) => "jwt",
+            Self::Fetched(_) => "fetched-key",
         }
     }
 
@@ -246,6 +250,7 @@ impl Scheme {
         match self {
             Self::Signed(signed) => signed.time.as_ref(),
             Self::Inside(inside) => inside.time.as_ref(),
+            Self::Fetched(fetched) => Some(&fetched.time),
             Self::None | Self::Token(_) | Self::Basic(_) | Self::Form(_) | Self::Posted(_) | Self::Jwt(_) => None,
         }
     }
@@ -264,6 +269,8 @@ impl Scheme {
             Self::Form(_) => true,
             // They cover parts of it.
             Self::Posted(_) | Self::Inside(_) => false,
+            // Of SNS's body some members; of PayPal's a CRC-32, which anybody can keep while changing the rest.
+            Self::Fetched(_) => false,
             Self::Signed(signed) => signed.template.uses(&Piece::Body),
             Self::Jwt(jwt) => jwt.body.is_some(),
             Self::None | Self::Token(_) | Self::Basic(_) => false,
@@ -277,6 +284,7 @@ impl Scheme {
         match self {
             Self::Inside(inside) => in_body && inside.covers(rule),
             Self::Posted(_) => false,
+            Self::Fetched(fetched) => fetched.of == Of::Sns && rule == "body.TopicArn",
             Self::Form(_) | Self::Signed(_) | Self::Jwt(_) | Self::None | Self::Token(_) | Self::Basic(_) => {
                 in_body && self.covers_body()
             }
@@ -290,7 +298,9 @@ impl Scheme {
             Self::Form(_) => true,
             Self::Signed(signed) => signed.template.uses(&Piece::Url) || signed.template.uses(&Piece::UrlDecoded),
             Self::Jwt(jwt) => jwt.covers_url(),
-            Self::None | Self::Token(_) | Self::Basic(_) | Self::Posted(_) | Self::Inside(_) => false,
+            Self::None | Self::Token(_) | Self::Basic(_) | Self::Posted(_) | Self::Inside(_) | Self::Fetched(_) => {
+                false
+            }
         }
     }
 
@@ -306,6 +316,13 @@ impl Scheme {
     pub fn headers(&self) -> Headers {
         match self {
             Self::None | Self::Posted(_) | Self::Inside(_) => Headers::default(),
+            Self::Fetched(fetched) => match fetched.of {
+                Of::Sns => Headers::default(),
+                Of::PayPal => Headers {
+                    carriers: vec![fetched::PAYPAL_SIGNATURE.as_str().to_owned()],
+                    others: texts(&fetched::PAYPAL_OTHERS).collect(),
+                },
+            },
             Self::Form(form) => {
                 let carriers = vec![form.header.as_str().to_owned()];
                 let others = match &form.text {
@@ -327,7 +344,7 @@ impl Scheme {
     /// The knob at fault, by its name in the configuration, and what is wrong in words.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
-            Self::None | Self::Form(_) | Self::Posted(_) | Self::Inside(_) | Self::Jwt(_) => Ok(()),
+            Self::None | Self::Form(_) | Self::Posted(_) | Self::Inside(_) | Self::Jwt(_) | Self::Fetched(_) => Ok(()),
             Self::Token(token) if token.headers.is_empty() => Err(("header", "the token's header is missing".into())),
             Self::Token(_) => Ok(()),
             Self::Basic(basic) => match &basic.user {

@@ -93,6 +93,7 @@ impl Verifier {
             Scheme::Posted(posted) => self.sign_posted(posted, outgoing),
             Scheme::Inside(inside) => self.sign_inside(inside, outgoing),
             Scheme::Jwt(jwt) => jwt.sign(secret()?, outgoing, headers),
+            Scheme::Fetched(_) => Err(SignError::PublicKeyOnly),
         }
     }
 
@@ -118,7 +119,12 @@ impl Verifier {
                 }
                 _ => Ok(None),
             },
-            Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Form(_) | Scheme::Jwt(_) => Ok(None),
+            Scheme::None
+            | Scheme::Token(_)
+            | Scheme::Basic(_)
+            | Scheme::Form(_)
+            | Scheme::Jwt(_)
+            | Scheme::Fetched(_) => Ok(None),
         }
     }
 

@@ -21,13 +21,43 @@ pub struct Spec {
     pub public_url: Option<String>,
     /// False: requests that fail are let through, marked.
     pub enforce: bool,
+    /// What is agreed on with the provider besides secrets.
+    pub agreed: Agreed,
+}
+
+/// What is agreed on with a provider besides secrets.
+#[derive(Clone, Debug, Default)]
+pub struct Agreed {
+    /// The word for handshakes alone: Meta's verify token, eBay's verification token.
+    pub token: Option<Secret>,
+    /// The topics that may send: ARNs of SNS, addresses of WebSub.
+    pub topics: Vec<Box<str>>,
+    /// Which handshakes are answered.
+    pub handshakes: Handshakes,
+}
+
+/// Which handshakes are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handshakes {
+    /// None.
+    Off,
+    /// Those that give nothing away.
+    #[default]
+    Answer,
+    /// Those too in which a provider hands its secret over (Asana, Notion), or asks to confirm a subscription (SNS).
+    Open,
+}
+
+impl Handshakes {
+    /// All of them, by the name that the configuration uses.
+    pub const NAMED: [(&'static str, Self); 3] = [("off", Self::Off), ("answer", Self::Answer), ("open", Self::Open)];
 }
 
 impl Spec {
     /// A spec of this choice and these secrets, everything else at its default.
     #[must_use]
     pub fn new(choice: Choice, secrets: Vec<SecretSpec>) -> Self {
-        Self { choice, secrets, tolerance: None, public_url: None, enforce: true }
+        Self { choice, secrets, tolerance: None, public_url: None, enforce: true, agreed: Agreed::default() }
     }
 }
 

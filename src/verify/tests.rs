@@ -33,7 +33,10 @@ fn secrets(texts: &[&str]) -> Vec<SecretSpec> {
 }
 
 fn provider(name: &str, texts: &[&str]) -> Spec {
-    Spec::new(Choice::Preset(name.into()), secrets(texts))
+    // SNS has topics in place of a secret.
+    let (texts, topics) = if name == "aws-sns" { (&[][..], vec!["t".into()]) } else { (texts, Vec::new()) };
+    let agreed = Agreed { topics, ..Agreed::default() };
+    Spec { agreed, ..Spec::new(Choice::Preset(name.into()), secrets(texts)) }
 }
 
 fn generic(spec: &GenericSpec, texts: &[&str]) -> Verifier {
@@ -445,12 +448,12 @@ fn secret_for(scheme: &Scheme) -> &'static str {
                 "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
             }
             (Alg::Public(PublicAlg::Ed25519), _) => "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=",
-            (Alg::Public(PublicAlg::EcdsaP256), _) => P256_KEY,
-            (Alg::Public(PublicAlg::RsaPkcs1), _) => RSA_KEY,
+            (Alg::Public(PublicAlg::EcdsaP256 | PublicAlg::EcdsaP256Sha1), _) => P256_KEY,
+            (Alg::Public(PublicAlg::RsaPkcs1 | PublicAlg::RsaPkcs1Sha1), _) => RSA_KEY,
             (Alg::Hmac(_) | Alg::HmacNamed | Alg::Digest(_), _) => "00112233445566778899aabbccddeeff",
         },
         Scheme::Posted(_) => "public:private",
-        Scheme::None | Scheme::Token(_) | Scheme::Form(_) | Scheme::Inside(_) | Scheme::Jwt(_) => {
+        Scheme::None | Scheme::Token(_) | Scheme::Form(_) | Scheme::Inside(_) | Scheme::Jwt(_) | Scheme::Fetched(_) => {
             "00112233445566778899aabbccddeeff"
         }
     }
@@ -466,15 +469,18 @@ fn body_for(scheme: &Scheme, rest: &str) -> Vec<u8> {
         Scheme::Form(_) => format!("b={plain}&a=x{plain}").into_bytes(),
         Scheme::Posted(posted) => format!("{}={PLACE}&{}=x{plain}", posted.signature, posted.payload).into_bytes(),
         Scheme::Inside(inside) => inside_body(inside, &plain),
-        Scheme::Signed(_) | Scheme::Jwt(_) | Scheme::None | Scheme::Token(_) | Scheme::Basic(_) => {
-            match scheme.time().map(|time| (&time.place, time.unit)) {
-                Some((Place::Body(path), unit)) => {
-                    let rest = serde_json::to_string(rest).unwrap();
-                    format!("{{{:?}:{},\"rest\":{rest}}}", path[0], unit.write(NOW)).into_bytes()
-                }
-                _ => rest.as_bytes().to_vec(),
+        Scheme::Signed(_)
+        | Scheme::Jwt(_)
+        | Scheme::None
+        | Scheme::Token(_)
+        | Scheme::Basic(_)
+        | Scheme::Fetched(_) => match scheme.time().map(|time| (&time.place, time.unit)) {
+            Some((Place::Body(path), unit)) => {
+                let rest = serde_json::to_string(rest).unwrap();
+                format!("{{{:?}:{},\"rest\":{rest}}}", path[0], unit.write(NOW)).into_bytes()
             }
-        }
+            _ => rest.as_bytes().to_vec(),
+        },
     }
 }
 
@@ -522,7 +528,12 @@ fn signed(verifier: &Verifier, rest: &str) -> (HeaderMap, Vec<u8>) {
 fn signature_header(scheme: &Scheme) -> Option<HeaderName> {
     match scheme {
         Scheme::Signed(_) | Scheme::Form(_) | Scheme::Jwt(_) => header_names(scheme).into_iter().next(),
-        Scheme::None | Scheme::Token(_) | Scheme::Basic(_) | Scheme::Posted(_) | Scheme::Inside(_) => None,
+        Scheme::None
+        | Scheme::Token(_)
+        | Scheme::Basic(_)
+        | Scheme::Posted(_)
+        | Scheme::Inside(_)
+        | Scheme::Fetched(_) => None,
     }
 }
 
@@ -535,7 +546,8 @@ fn header_names(scheme: &Scheme) -> Vec<HeaderName> {
 
 /// Whether the secret is a public key, so that only the provider can sign.
 fn is_public(scheme: &Scheme) -> bool {
-    matches!(scheme, Scheme::Signed(signed) if matches!(signed.alg, Alg::Public(_)))
+    matches!(scheme, Scheme::Fetched(_))
+        || matches!(scheme, Scheme::Signed(signed) if matches!(signed.alg, Alg::Public(_)))
 }
 
 fn every_preset() -> impl Strategy<Value = &'static Preset> {

@@ -12,7 +12,7 @@ use super::world::{World, hurried, settings};
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// A server's configuration with a certificate of its own for `name`, and the store that trusts it.
-fn certificate(name: &str) -> (ServerConfig, RootCertStore) {
+pub(crate) fn certificate(name: &str) -> (ServerConfig, RootCertStore) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let certificate = made.cert.der().clone();

@@ -72,6 +72,7 @@ pub(crate) fn settings(url: &str) -> Settings {
         idle: LONG,
         headers: Vec::new(),
         signing_secret: None,
+        resign: None,
         never: vec![410],
     }
 }

@@ -1,8 +1,9 @@
 //! A listener with nothing behind it but memory, whose sources and clock each request may choose.
 
+use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane::clock::{Clock, SystemClock, TestClock};
@@ -11,7 +12,7 @@ use fairlane::deliver::{Attempt, Follows, Outcome};
 use fairlane::driver::{self, FilePolicies, Handle, Parts};
 use fairlane::engine::Settings;
 use fairlane::event::Wall;
-use fairlane::listen::{self, Bound, Front, Serving};
+use fairlane::listen::{self, Bound, Fetch, Front, NoKey, Serving};
 use fairlane::metrics::Metrics;
 use fairlane::store::memory::Memory;
 use fairlane::store::notebook::Notebook;
@@ -25,12 +26,16 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The listener and all that it needs.
 pub(crate) struct Bench {
     clock: Arc<TestClock>,
+    /// What is at the addresses that providers have keys at.
+    keys: Keys,
     front: Arc<Front>,
     handle: Handle,
     address: SocketAddr,
     _serving: Serving,
     runtime: Runtime,
 }
+
+type Keys = Arc<Mutex<HashMap<String, String>>>;
 
 /// A request as its sender writes it.
 pub(crate) struct Raw<'a> {
@@ -70,11 +75,12 @@ impl Bench {
         let config = load(&json!([{ "path": "/", "verify": { "provider": "none" } }])).unwrap();
         let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = bound.address().unwrap();
-        let front = Front::new(config.listen, config.sources, handle.clone(), clock.clone(), [7; 32]);
+        let keys = Keys::default();
+        let front = Front::new(config.listen, config.sources, handle.clone(), clock.clone(), fetch(&keys), [7; 32]);
         let front = Arc::new(front);
         let serving = listen::start(Arc::clone(&front), bound, false, None).unwrap();
         drop(_inside);
-        Self { clock, front, handle, address, _serving: serving, runtime }
+        Self { clock, keys, front, handle, address, _serving: serving, runtime }
     }
 
     /// Serves the sources of this configuration from the next request on.
@@ -90,6 +96,11 @@ impl Bench {
     /// Sets the clock that signatures are judged by.
     pub(crate) fn at(&self, unix_s: i64) {
         self.clock.set_wall(Wall::from_unix_s(unix_s));
+    }
+
+    /// Puts these at their addresses, and takes away what was at others.
+    pub(crate) fn keys(&self, keys: impl Iterator<Item = (String, String)>) {
+        *self.keys.lock().unwrap() = keys.collect();
     }
 
     /// Runs a future of the test's own.
@@ -125,6 +136,15 @@ impl Bench {
         let page = self.run(self.handle.events(Query { limit: 1, ..Query::default() })).unwrap();
         page.records.into_iter().next().unwrap()
     }
+}
+
+fn fetch(keys: &Keys) -> Fetch {
+    let keys = Arc::clone(keys);
+    Arc::new(move |url| {
+        let found = keys.lock().unwrap().get(url).cloned();
+        let found = found.map(Into::into).ok_or_else(|| NoKey::NotThere(format!("nothing is at {url}")));
+        Box::pin(std::future::ready(found))
+    })
 }
 
 fn load(sources: &Value) -> Result<Config, String> {

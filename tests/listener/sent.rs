@@ -148,6 +148,10 @@ fn what_send_makes_for_any_provider_is_taken_and_refused_with_one_byte_changed()
     let mut theirs_alone = Vec::new();
     let mut uncovered = Vec::new();
     for preset in presets() {
+        if matches!(preset.scheme, Scheme::Fetched(_)) {
+            theirs_alone.push(preset.name);
+            continue;
+        }
         let secrets: Vec<_> = secrets_of(preset.name).iter().map(|secret| literal(secret)).collect();
         let verify = json!({ "provider": preset.name, "secrets": secrets });
         bench.serve(&json!([{ "path": "/in", "verify": verify }])).unwrap();

@@ -31,6 +31,21 @@ struct Vector {
     tolerance_s: Option<Option<u64>>,
     #[serde(default)]
     opaque_ts: bool,
+    /// What a gateway would fetch.
+    #[serde(default)]
+    keys: Vec<Key>,
+    /// The topics that may send; left out: the one that the message names.
+    topics: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Key {
+    #[serde(default)]
+    url: String,
+    #[serde(default)]
+    pem: String,
+    /// A key that is configured.
+    pem_b64: Option<String>,
 }
 
 /// Tells a written null from a field that is left out.
@@ -118,7 +133,9 @@ fn ask(bench: &Bench, vector: &Vector) -> Seen {
         }
         Err(why) => return Seen::LeftOut(why),
     };
-    let secrets: Vec<String> = vector.secrets.iter().map(|secret| literal(secret)).collect();
+    let body = STANDARD.decode(&vector.body_b64).unwrap();
+    let keys = vector.keys.iter().filter_map(|key| key.pem_b64.as_ref());
+    let secrets: Vec<String> = vector.secrets.iter().chain(keys).map(|secret| literal(secret)).collect();
     let mut verify = json!({ "provider": vector.scheme, "secrets": secrets });
     if let Some(seconds) = tolerance {
         verify["tolerance"] = json!(format!("{seconds}s"));
@@ -126,16 +143,25 @@ fn ask(bench: &Bench, vector: &Vector) -> Seen {
     if let Some(origin) = origin {
         verify["public_url"] = json!(origin);
     }
+    bench.keys(vector.keys.iter().map(|key| (key.url.clone(), key.pem.clone())));
+    if vector.scheme == "aws-sns" {
+        verify["topics"] = vector.topics.as_ref().map_or_else(|| topic(&body), |topics| json!(topics));
+    }
     let method = vector.method.as_deref().unwrap_or("POST");
     let source = json!([{ "path": "/*", "methods": [method], "verify": verify }]);
     if let Err(why) = bench.serve(&source) {
         return Seen::Refused(why);
     }
-    let body = STANDARD.decode(&vector.body_b64).unwrap();
     let host = origin.and_then(|origin| origin.split_once("://")).map_or("hooks.example.com", |(_, host)| host);
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let answer = bench.send(&Raw { method, target, host, headers: &vector.headers, body: &body });
     Seen::Status(answer.status, answer.text)
+}
+
+/// The topic that a message of SNS names, as a list.
+fn topic(body: &[u8]) -> Value {
+    let message: Value = serde_json::from_slice(body).unwrap_or_default();
+    json!([message["TopicArn"].as_str().unwrap_or("none")])
 }
 
 /// The clock and the tolerance that a vector is to be judged by.

@@ -314,7 +314,7 @@ impl World {
         for group in std::mem::take(&mut self.paused) {
             self.engine.resume(&group, now);
         }
-        self.engine.resume_upstream();
+        self.engine.set_upstream_paused(false);
     }
 
     // ---- arrivals ----------------------------------------------------------------------------------------------
@@ -648,8 +648,8 @@ impl World {
             3 => {
                 self.engine.cancel(&group, now);
             }
-            4 => self.engine.pause_upstream(),
-            5 | 6 => self.engine.resume_upstream(),
+            4 => self.engine.set_upstream_paused(true),
+            5 | 6 => self.engine.set_upstream_paused(false),
             7 => {
                 let weight = 0.25 * (1 + self.dice.below(16)) as f64;
                 let policy = Policy { weight, ..policy(&group, self.weights.rated) };
@@ -705,8 +705,8 @@ impl World {
         self.engine = Engine::new(self.settings.clone(), Box::new(move |group| policy(group, rated)), seed);
         self.paused.clear();
         let now = self.at();
-        for (lane, (fresh, retrying)) in self.store.lanes() {
-            self.engine.on_recovered(&lane, fresh, retrying, now);
+        for (lane, (fresh, retrying, oldest)) in self.store.lanes() {
+            self.engine.on_recovered(&lane, fresh, retrying, oldest, now);
         }
     }
 }

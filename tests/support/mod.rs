@@ -175,6 +175,17 @@ impl Gateway {
         Client::to(self.admin).send(&get(path).header("authorization", &token))
     }
 
+    /// A change over the admin API.
+    pub(crate) fn change(&self, method: &str, path: &str, body: &str) -> Response {
+        let request = post(path, body.as_bytes())
+            .method(method)
+            .without("Host")
+            .header("Host", "localhost")
+            .header("Authorization", format!("Bearer {}", self.token()))
+            .header("Content-Type", "application/json");
+        Client::to(self.admin).send(&request)
+    }
+
     pub(crate) fn json(&self, path: &str) -> serde_json::Value {
         let response = self.get(path);
         assert_eq!(response.status, 200, "{path}: {}", response.text());

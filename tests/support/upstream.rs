@@ -60,10 +60,14 @@ impl Answer {
     }
 }
 
+/// Which requests are worth remembering.
+type Keep = Arc<dyn Fn(&Received) -> bool + Send + Sync>;
+
 type Rule = Arc<dyn Fn(&Received) -> Answer + Send + Sync>;
 
 struct Shared {
     rule: Mutex<Rule>,
+    keep: Mutex<Keep>,
     received: Mutex<Vec<Received>>,
     came: Condvar,
     in_flight: AtomicUsize,
@@ -86,6 +90,7 @@ pub(crate) fn upstream_at(address: SocketAddr, rule: impl Fn(&Received) -> Answe
     let address = listener.local_addr().unwrap();
     let shared = Arc::new(Shared {
         rule: Mutex::new(Arc::new(rule)),
+        keep: Mutex::new(Arc::new(|_| true)),
         received: Mutex::default(),
         came: Condvar::new(),
         in_flight: AtomicUsize::new(0),
@@ -108,6 +113,12 @@ impl Upstream {
 
     pub(crate) fn rule(&self, rule: impl Fn(&Received) -> Answer + Send + Sync + 'static) {
         *self.shared.rule.lock().unwrap() = Arc::new(rule);
+    }
+
+    /// Remembers only these from now on: a flood of a hundred thousand is not to be searched.
+    pub(crate) fn keeping(self, keep: impl Fn(&Received) -> bool + Send + Sync + 'static) -> Self {
+        *self.shared.keep.lock().unwrap() = Arc::new(keep);
+        self
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
@@ -144,8 +155,11 @@ fn serve(stream: TcpStream, shared: &Shared) {
         shared.most.fetch_max(now, Ordering::SeqCst);
         let rule = Arc::clone(&shared.rule.lock().unwrap());
         let answer = rule(&request);
-        shared.received.lock().unwrap().push(request);
-        shared.came.notify_all();
+        let keep = Arc::clone(&shared.keep.lock().unwrap());
+        if keep(&request) {
+            shared.received.lock().unwrap().push(request);
+            shared.came.notify_all();
+        }
         if !answer.after.is_zero() {
             std::thread::park_timeout(answer.after);
         }

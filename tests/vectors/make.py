@@ -16,11 +16,14 @@ import random
 import sys
 import unicodedata
 import urllib.parse
+import zlib
 from datetime import datetime, timedelta, timezone
 
 try:
     from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+    from cryptography.x509.oid import NameOID
 except ImportError:
     ec = None
 
@@ -113,6 +116,15 @@ def p256_key(seed):
 
 def p256_sign(key, text):
     return key.sign(text, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
+
+
+def p256_sign_sha1(key, text):
+    return key.sign(text, ec.ECDSA(hashes.SHA1(), deterministic_signing=True))
+
+
+def envelope(raw):
+    inner = {"alg": "ecdsa", "kid": "b2f6c6a0-own", "signature": b64(raw), "digest": "SHA1"}
+    return b64(json.dumps(inner, separators=(",", ":")).encode())
 
 
 def rsa_key(seed):
@@ -332,6 +344,7 @@ PUBLIC = [
     PublicSender("sendgrid", lambda r, secret: str(r["now"]).encode() + r["body"],
                  stamped("X-Twilio-Email-Event-Webhook-Signature", "X-Twilio-Email-Event-Webhook-Timestamp"),
                  p256_key, p256_sign, spki, enc=b64),
+    PublicSender("ebay", body_only, one("X-EBAY-SIGNATURE"), p256_key, p256_sign_sha1, spki, enc=envelope),
     PublicSender("wise", body_only, one("X-Signature-SHA256"), rsa_key, rsa_sign, pem, enc=b64),
 ]
 
@@ -888,6 +901,131 @@ def monday():
     send("bearer", "invalid", "Bearer " + token(claims, secret))
 
 
+def certificate(key, names, begins=NOW - 86_400, ends=NOW + 86_400):
+    """A certificate that signs itself, as PEM."""
+    at = lambda seconds: datetime.fromtimestamp(seconds, timezone.utc)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    alternative = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+    made = (x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+            .serial_number(7).not_valid_before(at(begins)).not_valid_after(at(ends)).add_extension(alternative, False))
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+SNS_TOPIC = "arn:aws:sns:eu-central-1:123456789012:orders"
+SNS_CERT = "https://sns.eu-central-1.amazonaws.com/SimpleNotificationService-0123456789abcdef0123456789abcdef.pem"
+
+
+def sns_message(key, version="2", names=None, **more):
+    message = {"Type": "Notification", "MessageId": "m-1", "TopicArn": SNS_TOPIC, "Subject": "a \"subject\"",
+               "Message": "Möwe\n& Söhne", "Timestamp": "2026-01-01T00:00:00.123Z", "SignatureVersion": version,
+               "SigningCertURL": SNS_CERT, **more}
+    message = {name: value for name, value in message.items() if value is not None}
+    default = ["Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"]
+    text = "".join(f"{name}\n{message[name]}\n" for name in names or default if name in message)
+    hashed_by = {"1": hashes.SHA1()}.get(version, hashes.SHA256())
+    message["Signature"] = b64(key.sign(text.encode(), padding.PKCS1v15(), hashed_by))
+    return message
+
+
+def aws_sns():
+    if ec is None:
+        return LINES.extend(kept("aws-sns"))
+    key, other = rsa_key("sns"), rsa_key("sns other")
+    pem = certificate(key, ["sns.amazonaws.com"])
+
+    def send(case, expected, message, now=NOW, pem=pem, url=SNS_CERT, **more):
+        body = message if isinstance(message, bytes) else json.dumps(message, ensure_ascii=False).encode()
+        r = {"body": body, "method": "POST", "url": None, "now": now}
+        more = {"topics": [SNS_TOPIC], **more}
+        line("aws-sns", case, expected, [], [], r, keys=[{"url": url, "pem": pem}], **more)
+
+    good = sns_message(key)
+    send("version-2", "valid", good)
+    send("version-1", "valid", sns_message(key, "1"))
+    send("without-subject", "valid", sns_message(key, Subject=None))
+    confirmation = {"Type": "SubscriptionConfirmation", "Token": "abc", "Subject": None,
+                    "SubscribeURL": "https://sns.eu-central-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn="
+                    + SNS_TOPIC + "&Token=abc"}
+    names = ["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"]
+    send("confirmation", "valid", sns_message(key, names=names, **confirmation))
+    china = SNS_CERT.replace(".com/", ".com.cn/")
+    send("in-china", "valid", sns_message(key, SigningCertURL=china), url=china)
+    send("repeated-for-an-hour", "valid", good, now=NOW + 3_900)
+    send("unsigned-member-changed", "valid", {**good, "UnsubscribeURL": "https://example.com/"})
+    send("other-topic", "invalid", good, topics=[SNS_TOPIC + "-2"])
+    send("topic-changed", "invalid", {**good, "TopicArn": SNS_TOPIC + "-2"}, topics=[SNS_TOPIC + "-2"])
+    send("other-key", "invalid", sns_message(other))
+    send("version-swapped", "invalid", {**good, "SignatureVersion": "1"})
+    send("version-3", "invalid", {**good, "SignatureVersion": "3"})
+    send("message-changed", "invalid", {**good, "Message": "another"})
+    send("subject-added", "invalid", {**sns_message(key, Subject=None), "Subject": "x"})
+    send("subject-dropped", "invalid", {name: value for name, value in good.items() if name != "Subject"})
+    send("type-changed", "invalid", {**good, "Type": "Other"})
+    send("too-old", "invalid", good, now=NOW + 3_902)
+    send("to-come", "invalid", good, now=NOW - 301)
+    send("certificate-not-yet", "invalid", good, pem=certificate(key, ["sns.amazonaws.com"], begins=NOW + 60))
+    send("certificate-ended", "invalid", good, pem=certificate(key, ["sns.amazonaws.com"], ends=NOW - 60))
+    send("no-certificate", "invalid", good, pem="<html>")
+    for case, url in [("http", SNS_CERT.replace("https", "http")), ("port", SNS_CERT.replace(".com/", ".com:443/")),
+                      ("user", SNS_CERT.replace("https://", "https://sns.eu.amazonaws.com@example.com/")),
+                      ("host-before", SNS_CERT.replace("//sns", "//x-sns")), ("path", SNS_CERT.replace("/Simple", "/a/Simple")),
+                      ("host-behind", SNS_CERT.replace(".com/", ".com.example.com/")), ("query", SNS_CERT + "?x=.pem"),
+                      ("region", SNS_CERT.replace("eu-central-1", "example.com/eu")), ("not-pem", SNS_CERT[:-4])]:
+        send("certificate-address-" + case, "invalid", sns_message(key, SigningCertURL=url), url=url)
+    send("not-fetched", "invalid", good, url=SNS_CERT.replace("0123", "3210"))
+    for name in ("Message", "MessageId", "Timestamp", "TopicArn", "Type", "Signature", "SigningCertURL", "SignatureVersion"):
+        send("without-" + name.lower(), "invalid", {own: value for own, value in good.items() if own != name})
+    send("number-for-text", "invalid", {**good, "MessageId": 1})
+    send("not-json", "invalid", b"Hello world")
+    send("empty", "invalid", b"")
+
+
+def paypal():
+    if ec is None:
+        return LINES.extend(kept("paypal"))
+    key, host = rsa_key("paypal"), "messageverificationcerts.paypal.com"
+    url, webhook = "https://api.paypal.com/v1/notifications/certs/CERT-360caa42-fca2a594-a5cafa77", "4JH86294D6297924G"
+    pem = certificate(key, [host])
+
+    def send(case, expected, secrets=(webhook,), body=BODY, now=NOW, pem=pem, cert_url=url, fetched=None, sent=None,
+             signed=webhook, algorithm="SHA256withRSA", drop=None, key=key, signature=None):
+        time = "2026-01-01T00:00:00Z"
+        text = f"9f1a|{time}|{signed}|{zlib.crc32(BODY)}".encode()
+        signature = signature or b64(key.sign(text, padding.PKCS1v15(), hashes.SHA256()))
+        headers = [["PAYPAL-TRANSMISSION-ID", "9f1a"], ["PAYPAL-TRANSMISSION-TIME", sent or time],
+                   ["PAYPAL-CERT-URL", cert_url], ["PAYPAL-AUTH-ALGO", algorithm], ["PAYPAL-TRANSMISSION-SIG", signature]]
+        headers = [header for header in headers if header[0] != drop]
+        r = {"body": body, "method": "POST", "url": None, "now": now}
+        line("paypal", case, expected, headers, list(secrets), r, keys=[{"url": fetched or cert_url, "pem": pem}])
+
+    send("right", "valid")
+    send("second-webhook", "valid", ["other", webhook])
+    send("repeated-for-days", "valid", now=NOW + 86_000 )
+    sandbox = url.replace("api.", "api.sandbox.")
+    send("sandbox", "valid", cert_url=sandbox, pem=certificate(key, [host.replace("certs.", "certs.sandbox.")]))
+    send("other-webhook", "invalid", ["other"])
+    send("body-changed", "invalid", body=BODY + b" ")
+    send("time-changed", "invalid", sent="2026-01-01T00:00:01Z")
+    send("no-date", "invalid", sent="yesterday")
+    send("too-old", "invalid", now=NOW + 3 * 86_400 + 301, pem=certificate(key, [host], ends=NOW + 9 * 86_400))
+    send("to-come", "invalid", now=NOW - 301)
+    send("other-key", "invalid", key=rsa_key("paypal other"))
+    send("other-name", "invalid", pem=certificate(key, ["example.com"]))
+    send("sandbox-for-live", "invalid", pem=certificate(key, [host.replace("certs.", "certs.sandbox.")]))
+    send("certificate-ended", "invalid", pem=certificate(key, [host], ends=NOW - 60))
+    send("sha1", "invalid", algorithm="SHA1withRSA")
+    send("not-base64", "invalid", signature="%%%%")
+    send("not-fetched", "invalid", fetched=url + "x")
+    for case, cert_url in [("host", url.replace(".com/", ".com.example.com/")), ("http", url.replace("https", "http")),
+                           ("other-host", url.replace("api.", "www.")), ("path", url.replace("/certs/", "/certs/../")),
+                           ("query", url + "?x=1"), ("user", url.replace("//", "//api.paypal.com@example.com/"))]:
+        send("certificate-address-" + case, "invalid", cert_url=cert_url)
+    for name in ("ID", "TIME", "SIG"):
+        send("without-" + name.lower(), "invalid", drop="PAYPAL-TRANSMISSION-" + name)
+    for name in ("CERT-URL", "AUTH-ALGO"):
+        send("without-" + name.lower(), "invalid", drop="PAYPAL-" + name)
+
+
 def kept(name):
     """The lines of a provider as they stand in the file."""
     return [text for text in FILE.read_text().splitlines() if json.loads(text)["scheme"] == name]
@@ -907,7 +1045,7 @@ def main():
     for name in BASICS:
         basic(name)
     for special in (twilio, mandrill, plivo, braintree, box, contentful, mailgun, adyen_payload, microsoft_graph,
-                    messagebird, netlify, monday):
+                    messagebird, netlify, monday, aws_sns, paypal):
         special()
     FILE.write_text("\n".join(LINES) + "\n")
 

@@ -184,7 +184,7 @@ mod tests {
             config
                 .sources
                 .iter()
-                .filter_map(|source| Some(source.key.as_ref()?.rule.text().to_owned()))
+                .filter_map(|source| Some(source.senders.first()?.key.as_ref()?.rule.text().to_owned()))
                 .collect::<Vec<_>>()
         };
         assert!(keys(&lanes).iter().all(|key| key.contains("shop-domain")), "{:?}", keys(&lanes));

@@ -87,7 +87,7 @@ impl<'c> Story<'c> {
         if let Some(reply) = &examined.handshake {
             let text = format!(
                 "this is {}'s question whether the address is willing: answered with {}, {} bytes; nothing is stored",
-                source.verifier.name(),
+                examined.sender.map_or("a provider", |sender| sender.verifier.name()),
                 reply.status,
                 reply.body.len()
             );
@@ -109,8 +109,8 @@ impl<'c> Story<'c> {
                 examined.head_bytes, limits.headers, self.body_bytes, limits.body
             ),
         );
-        if let Some(verdict) = &examined.verdict {
-            step("verify", verdict.is_ok(), self.verdict(&source.verifier, verdict));
+        if let (Some(sender), Some(verdict)) = (examined.sender, &examined.verdict) {
+            step("verify", verdict.is_ok(), self.verdict(&sender.verifier, verdict));
         }
         if !self.is_accepted() {
             step("if", true, "it were accepted:".to_owned());
@@ -119,7 +119,10 @@ impl<'c> Story<'c> {
             step(
                 "key",
                 !matches!(claimed.key_source, KeySource::Missing(_)),
-                key(source.key.as_ref().map(|key| key.rule.text()), &claimed.key_source),
+                key(
+                    examined.sender.and_then(|sender| sender.key.as_ref()).map(|key| key.rule.text()),
+                    &claimed.key_source,
+                ),
             );
             let inner = claimed.lane.inner.as_ref().map_or_else(String::new, |inner| format!(", in its part {inner}"));
             step("lane", true, format!("group {}{inner}", claimed.lane.group));

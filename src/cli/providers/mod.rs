@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use super::table::{Column, cell, table};
 use super::{USAGE, complain, print};
 use crate::event::Secret;
+use crate::verify::fetched::Of;
 use crate::verify::handshake::questions;
+use crate::verify::scheme::Scheme;
 use crate::verify::{Choice, Preset, SecretSpec, Spec, Verifier, preset, presets};
 
 /// The arguments of `fairlane providers`.
@@ -124,20 +126,23 @@ fn block(preset: &Preset) -> String {
 /// A source block to begin with.
 fn source(preset: &Preset) -> String {
     let Preset { name, natural_key, key_signed, .. } = preset;
-    let variable = variable(name);
+    let variable = |what| variable(name, what);
+    let proof = match &preset.scheme {
+        Scheme::Fetched(fetched) if fetched.of == Of::Sns => format!("topics: [\"${{{}}}\"]", variable("TOPIC")),
+        Scheme::Fetched(_) => format!("webhook_id: \"${{{}}}\"", variable("WEBHOOK_ID")),
+        _ => format!("secret: \"${{{}}}\"", variable("SECRET")),
+    };
     let key = match natural_key {
         [] => "    key: body.tenant            # this provider names no tenant of its own: say where yours stands\n"
             .to_owned(),
         key if *key_signed => format!("    # grouped by {}, which the signature covers\n", key.join(", else ")),
         key => format!("    # grouped by {}; the signature does not cover it\n", key.join(", else ")),
     };
-    format!(
-        "sources:\n  - path: /webhooks/{name}\n    verify: {{ provider: {name}, secret: \"${{{variable}}}\" }}\n{key}"
-    )
+    format!("sources:\n  - path: /webhooks/{name}\n    verify: {{ provider: {name}, {proof} }}\n{key}")
 }
 
-fn variable(name: &str) -> String {
-    format!("{}_SECRET", name.to_uppercase().replace('-', "_"))
+fn variable(name: &str, what: &str) -> String {
+    format!("{}_{what}", name.to_uppercase().replace('-', "_"))
 }
 
 /// A value in words: null is "not documented".

@@ -84,7 +84,11 @@ pub(super) fn lines(preset: &Preset) -> Vec<(&'static str, String)> {
         ("note", said("note")),
         (
             "test event",
-            format!("fairlane send --provider {} --secret env:{} --to URL < body", preset.name, variable(preset.name)),
+            format!(
+                "fairlane send --provider {} --secret env:{} --to URL < body",
+                preset.name,
+                variable(preset.name, "SECRET")
+            ),
         ),
     ]
 }

@@ -1,8 +1,12 @@
 //! A private key of one's own, to sign as providers with public keys do.
 
 use base64::Engine as _;
+use p256::ecdsa::signature::hazmat::PrehashSigner as _;
+use p256::ecdsa::{DerSignature, SigningKey};
+use p256::pkcs8::DecodePrivateKey as _;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use sha1::{Digest as _, Sha1};
 use zeroize::Zeroizing;
 
 use crate::event::Secret;
@@ -12,6 +16,7 @@ use crate::verify::public::PublicAlg;
 pub(super) enum PrivateKey {
     Ed25519(Box<Ed25519KeyPair>),
     EcdsaP256(Box<EcdsaKeyPair>),
+    EcdsaP256Sha1(Box<SigningKey>),
     Rsa(Box<RsaKeyPair>),
 }
 
@@ -23,8 +28,12 @@ impl PrivateKey {
     pub(super) fn read(alg: PublicAlg, pem: &Secret) -> Result<Self, String> {
         let (kind, how) = match alg {
             PublicAlg::Ed25519 => ("an Ed25519", "openssl genpkey -algorithm ed25519"),
-            PublicAlg::EcdsaP256 => ("a P-256", "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256"),
-            PublicAlg::RsaPkcs1 => ("an RSA", "openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048"),
+            PublicAlg::EcdsaP256 | PublicAlg::EcdsaP256Sha1 => {
+                ("a P-256", "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256")
+            }
+            PublicAlg::RsaPkcs1 | PublicAlg::RsaPkcs1Sha1 => {
+                ("an RSA", "openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048")
+            }
         };
         let wrong = || {
             format!(
@@ -43,7 +52,10 @@ impl PrivateKey {
                     .ok()
                     .map(|key| Self::EcdsaP256(Box::new(key)))
             }
-            PublicAlg::RsaPkcs1 => RsaKeyPair::from_pkcs8(&der)
+            PublicAlg::EcdsaP256Sha1 => {
+                SigningKey::from_pkcs8_der(&der).ok().map(|key| Self::EcdsaP256Sha1(Box::new(key)))
+            }
+            PublicAlg::RsaPkcs1 | PublicAlg::RsaPkcs1Sha1 => RsaKeyPair::from_pkcs8(&der)
                 .or_else(|_| RsaKeyPair::from_der(&der))
                 .ok()
                 .map(|key| Self::Rsa(Box::new(key))),
@@ -58,6 +70,9 @@ impl PrivateKey {
             Self::EcdsaP256(key) => key
                 .sign(&SystemRandom::new(), text)
                 .map_or_else(|_| Vec::new(), |signature| signature.as_ref().to_vec()),
+            Self::EcdsaP256Sha1(key) => key
+                .sign_prehash(&Sha1::digest(text))
+                .map_or_else(|_| Vec::new(), |signature: DerSignature| signature.as_bytes().to_vec()),
             Self::Rsa(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
                 match key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text, &mut signature) {

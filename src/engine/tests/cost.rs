@@ -1,7 +1,7 @@
 //! Cost: what a step takes does not depend on how many groups are blocked, idle or in debt, and grows with the logarithm of those
 //! that are ready.
 
-use super::rig::{Rig, lane, ms};
+use super::rig::{Rig, lane, ms, row};
 use crate::engine::*;
 
 /// Steps of the ready structure for each lease, with `groups` ready groups.
@@ -20,6 +20,7 @@ fn steps_a_lease(groups: usize) -> f64 {
 #[test]
 fn a_lease_takes_steps_with_the_logarithm_of_ready_groups() {
     let (one, thousand, many) = (steps_a_lease(1), steps_a_lease(1_000), steps_a_lease(100_000));
+    row("steps a lease with 1, 1,000 and 100,000 ready groups", &format!("{one:.1}, {thousand:.1}, {many:.1}"));
     // A heap with four children a node is 1, 5 and 9 levels deep; a lease, an end and a settlement move a group a few times.
     assert!(one <= 12.0, "1 group: {one:.1} steps");
     assert!(thousand <= 12.0 + 4.0 * 4.0 * 5.0, "1,000 groups: {thousand:.1} steps");
@@ -47,7 +48,9 @@ fn ten_thousand_limited_groups_cost_a_free_one_nothing() {
     let each = (rig.engine.steps() - steps) as f64 / leases as f64;
     assert!(each <= 6.0, "{each:.1} steps a lease");
     let mut waits = rig.got("free").waits;
-    assert!(super::rig::quantile(&mut waits, 1.0) < ms(1), "{waits:?}");
+    let longest = super::rig::quantile(&mut waits, 1.0);
+    row("10,000 limited groups and a free one: its longest wait, steps a lease", &format!("{longest:?}, {each:.1}"));
+    assert!(longest < ms(1), "{waits:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Answer, Dice, Rig, inner, lane, ms, quantile};
+use super::rig::{Answer, Dice, Rig, inner, lane, ms, quantile, row, row_of_waits};
 use crate::engine::*;
 
 fn exponential(seed: u64) -> Answer {
@@ -38,20 +38,24 @@ fn quiet_waits(rig: &Rig) -> Vec<Duration> {
 }
 
 /// The last row of the table: 64 slots, exponential calls of 50 ms, 500 floods, 500 quiet groups.
-fn beside_floods(burst: u32) -> Vec<Duration> {
+fn beside_floods(floods: usize, burst: u32) -> Vec<Duration> {
     let mut rig = Rig::new(Settings::default()).answering(exponential(0x9E37_79B9));
-    flood(&mut rig, 500);
+    flood(&mut rig, floods);
     trickle(&mut rig, 500, burst, ms(35_000));
     // In the first round everybody is new and nobody has a head start before others.
     rig.run(ms(5_000));
     rig.got.values_mut().for_each(|got| got.waits.clear());
     rig.run(ms(30_000));
-    quiet_waits(&rig)
+    let mut waits = quiet_waits(&rig);
+    row_of_waits(&format!("{floods} floods, 500 quiet groups, {burst} at a time"), &mut waits);
+    waits
 }
 
 #[test]
 fn quiet_groups_beside_500_floods_wait_no_longer_than_an_attempt() {
-    let mut waits = beside_floods(1);
+    beside_floods(0, 1);
+    beside_floods(1, 1);
+    let mut waits = beside_floods(500, 1);
     assert!(waits.len() > 2_000, "{}", waits.len());
     let (p50, p90, p99) = (quantile(&mut waits, 0.5), quantile(&mut waits, 0.9), quantile(&mut waits, 0.99));
     assert!(p50 <= ms(1) && p90 <= ms(3) && p99 <= ms(10), "p50 {p50:?} p90 {p90:?} p99 {p99:?}");
@@ -59,7 +63,8 @@ fn quiet_groups_beside_500_floods_wait_no_longer_than_an_attempt() {
 
 #[test]
 fn bursts_of_five_wait_no_longer_than_four_attempts() {
-    let mut waits = beside_floods(5);
+    beside_floods(0, 5);
+    let mut waits = beside_floods(500, 5);
     assert!(waits.len() > 1_500, "{}", waits.len());
     let (p50, p99) = (quantile(&mut waits, 0.5), quantile(&mut waits, 0.99));
     assert!(p50 <= ms(20) && p99 <= 4 * ms(50), "p50 {p50:?} p99 {p99:?}");
@@ -77,10 +82,39 @@ fn eight_groups_that_hang_do_not_hold_up_the_others() {
     flood(&mut rig, 8);
     rig.run(ms(58_000));
     let mut waits = quiet_waits(&rig);
+    row_of_waits("8 groups whose calls take 20 s, 500 quiet", &mut waits);
     assert!(waits.len() > 3_000, "{}", waits.len());
     let p99 = quantile(&mut waits, 0.99);
     assert!(p99 <= ms(35), "p99 {p99:?}, more than one median attempt");
     assert!(rig.engine.slots().slow <= 32);
+}
+
+#[test]
+fn eight_groups_that_hang_cost_steady_ones_half_a_second_at_most_at_half_load() {
+    let mut dice = Dice(51);
+    let mut rig = Rig::new(Settings::default()).answering(move |dispatch, _| {
+        let hangs = dispatch.lane.group.as_str().starts_with("flood");
+        (if hangs { ms(20_000) } else { dice.exponential(ms(50)) }, Ending::Success)
+    });
+    let start = rig.now;
+    let mut dice = Dice(52);
+    for n in 0..100 {
+        // A hundred times six calls of 50 ms a second: 31 of 64 slots.
+        let mut at = start;
+        while at < start.plus(ms(60_000)) {
+            rig.arrive_at(&lane(&format!("steady-{n}")), at);
+            at = at.plus(dice.exponential(ms(163)));
+        }
+    }
+    rig.run(ms(5_000));
+    flood(&mut rig, 8);
+    rig.got.values_mut().for_each(|got| got.waits.clear());
+    rig.run(ms(55_000));
+    let steady = rig.got.iter().filter(|(group, _)| group.as_str().starts_with("steady"));
+    let mut waits: Vec<_> = steady.flat_map(|(_, got)| got.waits.clone()).collect();
+    row_of_waits("8 groups whose calls take 20 s, 100 steady ones at 48 % load", &mut waits);
+    let p99 = quantile(&mut waits, 0.99);
+    assert!(p99 <= ms(500), "p99 {p99:?}");
 }
 
 #[test]
@@ -140,6 +174,7 @@ fn weights_of_1_2_4_give_1_2_4_of_the_time_though_calls_take_2_ms_to_2_s() {
     let base = rig.got("1").worker_us as f64;
     for (weight, part) in [("2", 2.0), ("4", 4.0)] {
         let share = rig.got(weight).worker_us as f64 / base;
+        row(&format!("worker time of weight {weight} over that of weight 1"), &format!("{share:.3}"));
         assert!((part * 0.98..part * 1.02).contains(&share), "weight {weight} got {share:.3}");
     }
 }
@@ -164,6 +199,7 @@ fn a_group_that_trickles_faster_than_its_share_gets_its_share_and_one_burst() {
             rig.arrive_at(&lane("trickler"), rig.now.plus(Duration::from_micros(n * 8_333)));
         }
     });
+    row("a trickler's part of the time, its share being 0.5", &format!("{:.3}", trickler / (trickler + flood)));
     assert!(trickler <= (trickler + flood) / 2.0 * 1.02 + 0.5, "{trickler:.1} of {:.1} s", trickler + flood);
     assert!(trickler >= (trickler + flood) / 2.0 * 0.97, "{trickler:.1} of {:.1} s", trickler + flood);
 }
@@ -194,6 +230,10 @@ fn a_lower_cap_gives_a_noisy_group_no_more() {
         rig.got("flood-0").worker_us
     };
     let (full, lower, lowest) = (with_cap(8), with_cap(2), with_cap(1));
+    row(
+        "worker time with cap 8, 2 and 1 of 8 slots beside three others",
+        &format!("{full} µs, {lower} µs, {lowest} µs"),
+    );
     assert!(lower as f64 <= full as f64 * 1.02, "cap 2 gave {lower} µs, cap 8 {full}");
     assert!(lowest <= lower, "cap 1 gave {lowest} µs, cap 2 {lower}");
 }

@@ -35,7 +35,7 @@ fn a_live_request_goes_before_its_group_s_own_backlog() {
     assert_eq!(live_turns(&rig), [false]);
     rig.call("a", PATIENCE).unwrap();
     rig.call("a", PATIENCE).unwrap();
-    let view = rig.view("a").unwrap();
+    let view = rig.view("a");
     assert_eq!((view.live, view.in_flight, view.queued), (2, 1, 9));
     rig.run(ms(220));
     assert_eq!(live_turns(&rig), [false, true, true, false, false]);
@@ -88,7 +88,7 @@ fn live_requests_count_in_caps_and_are_charged() {
     }
     rig.run(ms(60));
     assert_eq!(rig.got("a").most_in_flight, 3);
-    assert_eq!(rig.view("a").unwrap().state, State::Capped);
+    assert_eq!(rig.view("a").state, State::Capped);
     rig.run(ms(400));
     assert_eq!((rig.served.len(), rig.got("a").most_in_flight), (20, 3));
     assert_eq!(rig.got("a").worker_us, 20 * 50_000);
@@ -129,7 +129,7 @@ fn who_is_gone_frees_its_place_and_its_slot_and_its_attempt_is_paid_for() {
     rig.run(ms(400));
     let now = rig.at();
     assert!(rig.engine.on_live_gone(second, now));
-    assert_eq!(rig.view("a").unwrap().live, 0);
+    assert_eq!(rig.view("a").live, 0);
     assert!(!rig.engine.on_live_gone(second, now), "once");
     assert!(rig.engine.on_live_gone(first, now));
     rig.run(ms(10));
@@ -137,8 +137,8 @@ fn who_is_gone_frees_its_place_and_its_slot_and_its_attempt_is_paid_for() {
     assert_eq!((rig.engine.slots().busy, rig.engine.active_groups()), (0, 0));
     rig.append(&lane("a"), 2);
     rig.execute();
-    let paid = rig.view("a").unwrap().worker_time;
-    assert_eq!(paid, Duration::ZERO, "a new life");
+    let paid = rig.view("a").worker_time;
+    assert_eq!(paid, ms(20_000), "as long as it was said to take, and kept while the group was idle");
     check(&mut rig);
 }
 
@@ -153,7 +153,7 @@ fn a_cancelled_attempt_costs_the_time_that_it_held_its_slot() {
     let ticket = rig.cancelled[0];
     // As the driver reports it: it does not know what the attempt took.
     rig.engine.on_finished(ticket, Ending::Cancelled, Duration::ZERO, now);
-    assert_eq!(rig.view("a").unwrap().worker_time, ms(400));
+    assert_eq!(rig.view("a").worker_time, ms(400));
 }
 
 #[test]
@@ -173,11 +173,11 @@ fn nobody_waits_in_vain() {
     assert_eq!(rig.refused, [(waits, Unserved::Paused)], "what is in flight goes on");
     rig.engine.resume(&lane("a").group, now);
     let waits = rig.call("a", PATIENCE).unwrap();
-    rig.engine.pause_upstream();
+    rig.engine.set_upstream_paused(true);
     rig.execute();
     assert_eq!(rig.refused.last(), Some(&(waits, Unserved::Paused)));
     assert_eq!(rig.call("b", PATIENCE), Err(Unserved::Paused));
-    rig.engine.resume_upstream();
+    rig.engine.set_upstream_paused(false);
     let waits = rig.call("a", PATIENCE).unwrap();
     rig.engine.begin_drain();
     rig.execute();

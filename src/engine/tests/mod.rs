@@ -5,8 +5,10 @@ mod cost;
 mod fair;
 mod live;
 pub(super) mod model;
+mod outage;
 mod props;
 mod rig;
 mod rules;
+mod views;
 
 use crate::{engine, event};

@@ -109,10 +109,12 @@ impl Model {
     }
 
     /// Every lane with pending events: how many are fresh, how many retrying.
-    pub(crate) fn lanes(&self) -> BTreeMap<Lane, (u64, u64)> {
+    pub(crate) fn lanes(&self) -> BTreeMap<Lane, (u64, u64, Wall)> {
         let mut lanes = BTreeMap::new();
         for row in self.pending.values() {
-            let counts: &mut (u64, u64) = lanes.entry(row.event.lane.clone()).or_default();
+            let received = row.event.received;
+            let counts = lanes.entry(row.event.lane.clone()).or_insert((0, 0, received));
+            counts.2 = counts.2.min(received);
             if row.event.due.is_some() {
                 counts.1 += 1;
             } else {

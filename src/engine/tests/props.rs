@@ -97,7 +97,7 @@ proptest! {
         rig.run(ms(60));
         let before = rig.engine.totals();
         for (call, n) in calls {
-            let now = Now { mono: Mono(rig.now.0 - n), wall: crate::event::Wall(n) };
+            let now = Now { mono: Mono(rig.now.0 - n), wall: Wall(n) };
             match call {
                 0 => prop_assert!(!rig.engine.on_finished(Ticket(1_000 + n), Ending::Success, ms(n), now)),
                 1 => prop_assert!(!rig.engine.on_settled(Batch(1_000 + n), now)),

@@ -26,6 +26,9 @@ pub(super) type LiveAnswer = Box<dyn FnMut(&LiveDispatch) -> (Duration, Ending)>
 /// Whether another event takes the place of one that ended.
 pub(super) type Refill = Box<dyn Fn(&Lane) -> bool>;
 
+/// What a lane's source says of order keys.
+pub(super) type Hold = Box<dyn Fn(&Lane) -> Option<Duration>>;
+
 /// What a group got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Got {
@@ -53,6 +56,8 @@ pub(super) struct Rig {
     pub(super) trace: Option<Vec<(Mono, Dispatch)>>,
     /// Told of every event that ended: what to append instead of it.
     pub(super) refill: Option<Refill>,
+    /// How long an event may hold its order key, where its source says.
+    pub(super) hold: Option<Hold>,
     pub(super) cancelled: Vec<Ticket>,
     arrivals: Vec<Lane>,
     things: BinaryHeap<Reverse<(u64, u64, Thing)>>,
@@ -93,6 +98,7 @@ impl Rig {
             got: BTreeMap::new(),
             trace: None,
             refill: None,
+            hold: None,
             cancelled: Vec::new(),
             arrivals: Vec::new(),
             things: BinaryHeap::new(),
@@ -192,6 +198,9 @@ impl Rig {
                 got.worker_us += took.as_micros() as u64;
                 got.delivered += u64::from(ending == Ending::Success);
                 let now = self.at();
+                if let Some(max) = self.hold.as_ref().and_then(|hold| hold(&lane)) {
+                    self.engine.may_hold(ticket, max);
+                }
                 self.engine.on_finished(ticket, ending, took, now);
                 if let Some(live) = live {
                     self.served.push((live, ending));
@@ -242,6 +251,11 @@ impl Rig {
         }
     }
 
+    /// Successful attempts of all groups.
+    pub(super) fn delivered(&self) -> u64 {
+        self.got.values().map(|got| got.delivered).sum()
+    }
+
     fn dispatch_live(&mut self, dispatch: &LiveDispatch) {
         let answer = (self.live_answer)(dispatch);
         let lane = Lane { group: dispatch.group.clone(), inner: None };
@@ -264,7 +278,7 @@ impl Rig {
         self.got.get(&Group::of(&[group])).cloned().unwrap_or_default()
     }
 
-    pub(super) fn view(&self, group: &str) -> Option<GroupView> {
+    pub(super) fn view(&self, group: &str) -> GroupView {
         self.engine.group(&Group::of(&[group]), self.now)
     }
 
@@ -272,6 +286,17 @@ impl Rig {
     pub(super) fn order(&self) -> Vec<u64> {
         self.trace.as_ref().unwrap().iter().map(|(_, dispatch)| dispatch.seq.0).collect()
     }
+}
+
+/// A line of the table that a run with `--nocapture` prints: what was measured, in virtual time.
+pub(super) fn row(what: &str, found: &str) {
+    println!("| {what} | {found} |");
+}
+
+/// The same for waits: p50, p90 and p99.
+pub(super) fn row_of_waits(what: &str, waits: &mut [Duration]) {
+    let of = [0.5, 0.9, 0.99].map(|q| format!("{:.1} ms", quantile(waits, q).as_secs_f64() * 1e3));
+    row(what, &of.join(" | "));
 }
 
 /// The `q`-th quantile.

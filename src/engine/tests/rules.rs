@@ -77,13 +77,13 @@ fn caps_and_slots_hold_and_a_change_acts_on_queued_events() {
     rig.append(&lane("a"), 200);
     rig.run(ms(500));
     assert_eq!(rig.got("a").most_in_flight, 5);
-    assert_eq!(rig.view("a").unwrap().state, State::Capped);
+    assert_eq!(rig.view("a").state, State::Capped);
     let now = rig.at();
     rig.engine.set_policy(&group("a"), Policy { concurrency: Some(2), ..Policy::default() }, now);
     rig.run(ms(200));
     rig.got.clear();
     // What is in flight now began under the new cap; two remain.
-    assert_eq!(rig.view("a").unwrap().in_flight, 2);
+    assert_eq!(rig.view("a").in_flight, 2);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_paused_group_starts_nothing_and_comes_back_without_credit() {
     rig.engine.pause(&group("a"), now);
     rig.run(ms(10_000));
     assert_eq!(rig.got("a").attempts, 0);
-    assert_eq!(rig.view("a").unwrap().state, State::Paused);
+    assert_eq!(rig.view("a").state, State::Paused);
     let now = rig.at();
     rig.engine.resume(&group("a"), now);
     rig.run(ms(20_000));
@@ -126,7 +126,7 @@ fn a_groups_rate_is_kept_and_binds_it_across_idle_times() {
     rig.run(ms(30_000));
     let attempts = rig.got("a").attempts;
     assert!((285..=301).contains(&attempts), "{attempts} in 30 s");
-    assert_eq!(rig.view("a").unwrap().state, State::Limited);
+    assert_eq!(rig.view("a").state, State::Limited);
     // One event at a time: the group leaves memory in between, its rate does not.
     let mut rig = Rig::with(Settings::default(), move |_| Policy { rate, ..Policy::default() });
     rig.answer = Box::new(|_, _| (ms(1), Ending::Success));
@@ -253,9 +253,8 @@ fn retries_hold_no_more_slots_than_they_may() {
         most = most.max(slots.retry);
         assert!(slots.retry <= 16);
         for n in 0..20 {
-            if let Some(view) = rig.view(&format!("g{n}")) {
-                assert!(view.queued > 0 || view.in_flight <= 4, "a quarter of sixteen for one group");
-            }
+            let view = rig.view(&format!("g{n}"));
+            assert!(view.queued > 0 || view.in_flight <= 4, "a quarter of sixteen for one group");
         }
     }
     assert_eq!(most, 16, "and they are used");
@@ -312,7 +311,7 @@ fn a_retry_holds_its_key_and_nothing_else() {
     rig.append(&lane("a"), 50);
     rig.run(ms(20_000));
     assert_eq!(rig.got("a").delivered, 100);
-    let view = rig.view("a").unwrap();
+    let view = rig.view("a");
     assert_eq!((view.queued, view.retrying), (49, 1));
     assert_eq!(view.state, State::Held);
     // A person skips the head: the key moves on, knowingly.
@@ -345,6 +344,33 @@ fn a_key_is_given_up_after_an_hour_in_which_others_were_answered_and_not_before(
 }
 
 #[test]
+fn each_source_has_its_own_hold_and_a_restart_keeps_it() {
+    let mut settings = unbroken();
+    settings.retry.backoff.max = ms(10_000);
+    // Events of `short` come from a source that allows a minute; the others have the usual hour.
+    let world = || {
+        let mut rig = Rig::new(settings.clone());
+        rig.hold = Some(Box::new(|lane| (lane.group.as_str() == "short").then_some(ms(60_000))));
+        rig.answer = Box::new(|dispatch, _| (ms(5), if dispatch.seq.0 <= 2 { BAD } else { Ending::Success }));
+        (0..400).for_each(|n| rig.arrive_at(&lane("b"), rig.now.plus(ms(n * 1_000))));
+        rig
+    };
+    let mut rig = world();
+    rig.append_as(&lane("short"), 1, Some("k"), false);
+    rig.append_as(&lane("usual"), 1, Some("k"), false);
+    rig.run(ms(10_000));
+    assert_eq!(rig.engine.totals().dead, 0);
+    let mut after = world();
+    after.store = rig.store.clone();
+    let now = after.at();
+    for (lane, (fresh, retrying, oldest)) in after.store.lanes() {
+        after.engine.on_recovered(&lane, fresh, retrying, oldest, now);
+    }
+    after.run(ms(300_000));
+    assert_eq!((after.view("short").dead, after.view("usual").dead, after.view("usual").retrying), (1, 0, 1));
+}
+
+#[test]
 fn keys_recovered_as_retrying_hold_their_events() {
     let mut rig = Rig::new(unbroken());
     rig.answer = Box::new(|dispatch, _| (ms(5), if dispatch.seq.0 == 1 { BAD } else { Ending::Success }));
@@ -356,8 +382,8 @@ fn keys_recovered_as_retrying_hold_their_events() {
     after.store = rig.store.clone();
     after.trace = Some(Vec::new());
     let now = after.at();
-    for (lane, (fresh, retrying)) in after.store.lanes() {
-        after.engine.on_recovered(&lane, fresh, retrying, now);
+    for (lane, (fresh, retrying, oldest)) in after.store.lanes() {
+        after.engine.on_recovered(&lane, fresh, retrying, oldest, now);
     }
     after.drain();
     assert_eq!(after.order(), [1, 2, 3, 4, 5]);
@@ -379,7 +405,7 @@ fn one_poisoned_tenant_stops_itself_and_nobody_else() {
     assert_eq!((0..20).map(|n| rig.got(&format!("g{n}")).delivered).sum::<u64>(), 2_000);
     // Ten at first (and what was in flight with them), then one at 5 s, 15 s …
     assert!(rig.got("poisoned").attempts <= 10 + 8 + 3, "{}", rig.got("poisoned").attempts);
-    assert_eq!(rig.view("poisoned").unwrap().state, State::Broken);
+    assert_eq!(rig.view("poisoned").state, State::Broken);
 }
 
 #[test]
@@ -440,7 +466,7 @@ fn retry_after_holds_the_group_and_three_of_them_the_upstream() {
     rig.append(&lane("a"), 5);
     rig.run(ms(20_000));
     assert_eq!(rig.got("a").attempts, 1, "its fresh events wait too");
-    assert_eq!(rig.view("a").unwrap().state, State::Held);
+    assert_eq!(rig.view("a").state, State::Held);
     for name in ["b", "c", "d", "e"] {
         rig.append(&lane(name), 1);
     }
@@ -517,11 +543,11 @@ fn events_can_be_removed_wherever_they_are() {
 fn a_restart_reads_heads_when_their_turn_comes() {
     let mut rig = Rig::new(Settings::default());
     for n in 0..500 {
-        rig.store.append(&lane(&format!("g{n}")), None, false, crate::event::Wall(1_767_225_600_000_000));
+        rig.store.append(&lane(&format!("g{n}")), None, false, Wall(1_767_225_600_000_000));
     }
     let now = rig.at();
-    for (lane, (fresh, retrying)) in rig.store.lanes() {
-        rig.engine.on_recovered(&lane, fresh, retrying, now);
+    for (lane, (fresh, retrying, oldest)) in rig.store.lanes() {
+        rig.engine.on_recovered(&lane, fresh, retrying, oldest, now);
     }
     let mut loads = 0;
     while let Some(request) = rig.engine.poll_request(now) {
@@ -532,8 +558,8 @@ fn a_restart_reads_heads_when_their_turn_comes() {
     // Those requests are lost with the poll above; a fresh engine over the same store delivers all.
     let mut rig2 = Rig::new(Settings::default());
     rig2.store = rig.store.clone();
-    for (lane, (fresh, retrying)) in rig2.store.lanes() {
-        rig2.engine.on_recovered(&lane, fresh, retrying, now);
+    for (lane, (fresh, retrying, oldest)) in rig2.store.lanes() {
+        rig2.engine.on_recovered(&lane, fresh, retrying, oldest, now);
     }
     rig2.drain();
     assert_eq!(rig2.engine.totals().delivered, 500);
@@ -551,9 +577,9 @@ fn an_attempt_that_died_with_the_process_is_repeated_before_the_rest_of_its_key(
     after.trace = Some(Vec::new());
     let now = after.at();
     after.store.interrupt(now.wall);
-    for (lane, (fresh, retrying)) in after.store.lanes() {
+    for (lane, (fresh, retrying, oldest)) in after.store.lanes() {
         assert_eq!((fresh, retrying), (3, 1));
-        after.engine.on_recovered(&lane, fresh, retrying, now);
+        after.engine.on_recovered(&lane, fresh, retrying, oldest, now);
     }
     after.drain();
     assert_eq!(after.order(), [1, 2, 3, 4]);

@@ -10,10 +10,11 @@ pub fn questions(provider: &str) -> Vec<String> {
 
 impl Row {
     fn in_words(&self) -> String {
+        let open = if self.open { "with handshake: open, " } else { "" };
         let signed = if self.signed { "signed " } else { "" };
         let marks: Vec<String> = self.marks.iter().map(Mark::in_words).collect();
         let with = if marks.is_empty() { String::new() } else { format!(" with {}", marks.join(" and ")) };
-        format!("{signed}{}{with}: {}", self.method, self.answer.in_words())
+        format!("{open}{signed}{}{with}: {}", self.method, self.answer.in_words())
     }
 }
 
@@ -46,6 +47,11 @@ impl Answer {
             Self::EchoIfToken { echo, token } => {
                 format!("{} as plain text, if {} is the agreed word; else 403", echo.in_words(), token.in_words())
             }
+            Self::EchoIfTopic { echo, topic } => {
+                format!("{} as plain text, if {} is one of ours; else 404", echo.in_words(), topic.in_words())
+            }
+            Self::Visit { address, .. } => format!("{} is asked for, then 200", address.in_words()),
+            Self::HeaderBack(name) => format!("headers.{name} as it came"),
             Self::EchoJson(name, place) => format!("{} as the JSON member {name}", place.in_words()),
             Self::ZoomTokens(place) => format!("{} and its HMAC, as JSON", place.in_words()),
             Self::XCrc(place) | Self::BraintreeHmac(place) => format!("the HMAC of {}", place.in_words()),

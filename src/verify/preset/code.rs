@@ -1,10 +1,11 @@
 //! Where code lives, is built and is watched.
 
 use super::Preset;
-use super::row::{hmac, jwt, row, s, token};
+use super::row::{fetched, hmac, jwt, row, s, token};
+use crate::verify::fetched::Of;
 use crate::verify::jwt::{BodyClaim, Jwt};
 use crate::verify::mac::Hash;
-use crate::verify::scheme::{Signed, Unit};
+use crate::verify::scheme::{Place, Signed, Unit};
 
 const GITHUB_KEY: &[&str] = &[
     "body.installation.id",
@@ -40,6 +41,25 @@ pub(super) fn rows() -> Vec<Preset> {
             )
             .secret("the secret token entered for the webhook")
             .failures("4 failures in a row, 4xx too, switch the webhook off for a minute, doubling; 40 for good")
+        },
+        // docs.aws.amazon.com/sns, "Verifying the signatures of Amazon SNS messages", "Message delivery retries": it signs
+        // once and repeats for up to an hour
+        Preset {
+            natural_key: &["body.TopicArn"],
+            key_signed: true,
+            event_id: Some("body.MessageId"),
+            secret: Some("none; `topics` names the ARNs of your topics"),
+            failures: Some("repeats 3 times 20 s apart unless told otherwise, for an hour at most"),
+            event_type: Some("headers.x-amz-sns-message-type"),
+            answer_limit: s(15),
+            repeats: Some(true),
+            ..row(
+                "aws-sns",
+                "Amazon SNS",
+                fetched(Of::Sns, Place::Body(vec!["Timestamp".into()]), 3_900),
+                "needs topics: it signs for everybody's; not with raw message delivery, which is not signed; repeats for up to \
+                 an hour",
+            )
         },
         // go-playground/webhooks gitea
         Preset {

@@ -2,7 +2,9 @@
 
 use super::Preset;
 use super::row::{hmac, row, s};
-use crate::verify::encoding::KeyForm;
+use crate::verify::encoding::{Enc, KeyForm};
+use crate::verify::public::PublicAlg;
+use crate::verify::scheme::Signed;
 
 pub(super) fn rows() -> Vec<Preset> {
     vec![
@@ -88,6 +90,21 @@ pub(super) fn rows() -> Vec<Preset> {
                 .failures("repeats 3 times, after about 5, 25 and 125 seconds")
                 .ack("200 alone")
         },
+        // developer.ebay.com, notification API; eBay/event-notification-nodejs-sdk
+        Preset {
+            natural_key: &["body.notification.data.userId"],
+            namespace: Some("ebay"),
+            key_signed: true,
+            event_id: Some("body.notification.notificationId"),
+            event_type: Some("body.metadata.topic"),
+            ..row(
+                "ebay",
+                "eBay",
+                signed_by_ebay(),
+                "its public keys are handed out to an application's own credentials (getPublicKey), so they are configured and not fetched",
+            )
+            .secret("the public key of the Notification API's getPublicKey, PEM or the base64 in it; verify_token answers the challenge")
+        },
         // EasyPost/easypost-python; EasyPost/examples fixtures
         Preset {
             natural_key: &["body.user_id"],
@@ -116,4 +133,10 @@ pub(super) fn rows() -> Vec<Preset> {
             )
         },
     ]
+}
+
+/// ECDSA over the body, in an envelope of JSON that also names the key.
+fn signed_by_ebay() -> Signed {
+    let signed = hmac("x-ebay-signature").public(PublicAlg::EcdsaP256Sha1, KeyForm::Pem);
+    Signed { enc: Enc::Envelope, ..signed }
 }

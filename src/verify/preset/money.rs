@@ -1,16 +1,31 @@
 //! Payments, billing, accounting, checks.
 
 use super::Preset;
-use super::row::{basic, hmac, inside, row, s, token};
+use super::row::{basic, fetched, hmac, inside, row, s, token};
 use crate::verify::encoding::{Enc, KeyForm};
+use crate::verify::fetched::{Of, PAYPAL_TIME};
 use crate::verify::inside::{Each, Inside, Proof};
 use crate::verify::mac::Hash;
 use crate::verify::posted::Posted;
 use crate::verify::public::PublicAlg;
-use crate::verify::scheme::{Scheme, Unit};
+use crate::verify::scheme::{Place, Scheme, Unit};
 
 pub(super) fn rows() -> Vec<Preset> {
     vec![
+        // developer.paypal.com, webhooks, "Verify the webhook signature"; it repeats for three days
+        Preset {
+            event_id: Some("body.id"),
+            event_type: Some("body.event_type"),
+            repeats: Some(true),
+            secret: Some("the webhook's id, as the app's webhooks show it: `webhook_id`"),
+            ..row(
+                "paypal",
+                "PayPal",
+                fetched(Of::PayPal, Place::Header(vec![PAYPAL_TIME]), 3 * 24 * 3_600 + 300),
+                "the secret is the webhook's id; of the body a CRC-32 is signed, which does not keep it from being changed; \
+                 repeats 25 times in three days",
+            )
+        },
         // docs.stripe.com/webhooks; stripe/stripe-python tests/test_webhook.py
         Preset {
             natural_key: &["body.account", "body.context"],

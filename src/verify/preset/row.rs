@@ -6,6 +6,7 @@ use http::HeaderName;
 
 use super::Preset;
 use crate::verify::encoding::{Enc, KeyForm};
+use crate::verify::fetched::{Fetched, Of};
 use crate::verify::form::{Form, FormText};
 use crate::verify::inside::{Inside, Path, Proof};
 use crate::verify::jwt::Jwt;
@@ -258,6 +259,13 @@ impl Signed {
     }
 }
 
+/// A signature by a key that has to be fetched, at a time that may be so many seconds old, for the sender repeats what it
+/// signed once.
+pub(super) fn fetched(of: Of, place: Place, old: u64) -> Fetched {
+    let window = Window { old: Duration::from_secs(old), future: Some(Duration::from_secs(300)) };
+    Fetched { of, time: Time { place, unit: Unit::Rfc3339, window: Some(window) } }
+}
+
 /// HMAC-SHA256 inside a body that is the one item.
 pub(super) fn inside(signature: Path, text: &'static [Path]) -> Inside {
     Inside {
@@ -283,6 +291,12 @@ pub(super) fn jwt(header: &'static str, hashes: &'static [Hash]) -> Jwt {
         audience: false,
         ends: false,
         slack_ms: 1_000,
+    }
+}
+
+impl From<Fetched> for Scheme {
+    fn from(fetched: Fetched) -> Self {
+        Self::Fetched(Box::new(fetched))
     }
 }
 

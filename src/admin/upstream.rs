@@ -1,0 +1,170 @@
+//! The calls about the upstream as a whole: how it stands, and changes that act from the next lease on.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+
+use super::Admin;
+use super::api::rfc3339;
+use super::groups::{ended, expiry, json, ms, rate, written};
+use super::problem::Problem;
+use crate::driver::{BreakerState, Expiry, Live, Rate, UpstreamChange};
+use crate::event::{Mono, Wall};
+
+type Shared = State<Arc<Admin>>;
+
+/// As many slots as the configuration takes.
+const SLOTS_MAX: u32 = 100_000;
+
+#[derive(Serialize)]
+pub(super) struct UpstreamView {
+    paused: bool,
+    concurrency: u32,
+    rate: Option<String>,
+    breaker: BreakerJson,
+    slots: SlotsJson,
+    attempt_median_ms: Option<f64>,
+    active_groups: usize,
+    /// What a person changed; null: all is as the file says.
+    change: Option<ChangeJson>,
+}
+
+#[derive(Serialize)]
+struct BreakerJson {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opens_in_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
+}
+
+impl BreakerJson {
+    fn of(breaker: BreakerState, now: Mono) -> Self {
+        let plain = |state| Self { state, opens_in_s: None, slots: None };
+        match breaker {
+            BreakerState::Closed => plain("closed"),
+            BreakerState::SlowStart { slots } => Self { slots: Some(slots), ..plain("slow_start") },
+            BreakerState::HalfOpen => plain("half_open"),
+            BreakerState::Open { until } => Self { opens_in_s: Some(until.since(now).as_secs_f64()), ..plain("open") },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct SlotsJson {
+    busy: u32,
+    slow: u32,
+    retry: u32,
+    free: u32,
+}
+
+#[derive(Serialize)]
+struct ChangeJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
+    /// Null: never.
+    expires: Option<String>,
+}
+
+impl ChangeJson {
+    fn of(live: Live<UpstreamChange>) -> Self {
+        let rate = live.change.rate.map(|(events, micros)| written(events, std::time::Duration::from_micros(micros)));
+        let expires = live.expires.map(|at| rfc3339(Wall(at)));
+        Self { paused: live.change.paused, concurrency: live.change.concurrency, rate, expires }
+    }
+}
+
+pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
+    let info = admin.handle.upstream().await.map_err(ended)?;
+    let slots = info.slots;
+    Ok(Json(UpstreamView {
+        paused: info.paused,
+        concurrency: info.concurrency,
+        rate: info.rate.map(|Rate { events, per }| written(events, per)),
+        breaker: BreakerJson::of(info.breaker, admin.handle.now().mono),
+        slots: SlotsJson { busy: slots.busy, slow: slots.slow, retry: slots.retry, free: slots.free },
+        attempt_median_ms: info.median.map(ms),
+        active_groups: info.active_groups,
+        change: info.live.map(ChangeJson::of),
+    }))
+}
+
+/// What may be changed of the upstream while it runs; what is left out stays as it is. Its other numbers are the file's, which is
+/// applied live.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpstreamPatch {
+    paused: Option<bool>,
+    concurrency: Option<u32>,
+    rate: Option<String>,
+    /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
+    expires: Option<String>,
+}
+
+impl UpstreamPatch {
+    fn checked(self, now: Wall) -> Result<(UpstreamChange, Expiry), Problem> {
+        if self.concurrency.is_some_and(|slots| !(1..=SLOTS_MAX).contains(&slots)) {
+            let expected = format!("concurrency: expected 1 to {SLOTS_MAX}; pause the upstream to stop it");
+            return Err(Problem::Parameter(expected));
+        }
+        let rate = self.rate.as_deref().map(rate).transpose()?;
+        let change = UpstreamChange { paused: self.paused, concurrency: self.concurrency, rate };
+        if change == UpstreamChange::default() {
+            let expected = "nothing is changed: expected one of paused, concurrency, rate";
+            return Err(Problem::Parameter(expected.to_owned()));
+        }
+        Ok((change, expiry(self.expires.as_deref(), now)?))
+    }
+}
+
+pub(super) async fn patch(State(admin): Shared, body: Bytes) -> Result<Json<UpstreamView>, Problem> {
+    let patch: UpstreamPatch = json(&body)?;
+    let (change, expiry) = patch.checked(admin.handle.now().wall)?;
+    admin.handle.change_upstream(change, expiry).await.map_err(ended)?.map_err(Problem::Store)?;
+    // It is the JSON that was just read, so it is text.
+    tracing::info!(audit = true, change = %String::from_utf8_lossy(&body), "the upstream was changed");
+    show(State(admin)).await
+}
+
+/// Takes the changes of the upstream back.
+pub(super) async fn restore(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
+    if admin.handle.take_back_upstream().await.map_err(ended)?.map_err(Problem::Store)? {
+        tracing::info!(audit = true, "changes of the upstream were taken back");
+    }
+    show(State(admin)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_read_whole_or_refused_with_the_reason() {
+        let now = Wall::from_unix_s(1_000);
+        let read = |text: &str| {
+            let patch: UpstreamPatch = json(text.as_bytes()).map_err(|problem| format!("{problem:?}"))?;
+            patch.checked(now).map_err(|problem| format!("{problem:?}"))
+        };
+        let (change, expiry) = read(r#"{"concurrency":8,"rate":"500/s","expires":"never"}"#).unwrap();
+        let expected = UpstreamChange { concurrency: Some(8), rate: Some((500, 1_000_000)), paused: None };
+        assert_eq!((change, expiry), (expected, Expiry::Never));
+        assert_eq!(read(r#"{"paused":true}"#).unwrap().1, Expiry::Usual);
+        for (text, why) in [
+            (r#"{"concurrency":0}"#, "1 to 100000"),
+            (r#"{"concurrency":100001}"#, "1 to 100000"),
+            (r#"{"rate":"0/s"}"#, "500/s"),
+            (r#"{"expires":"2h"}"#, "nothing is changed"),
+            (r#"{"timeout":"1s"}"#, "timeout"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How the upstream as a whole is treated: the file's numbers, and what a person said since.
+//!
+//! As with groups, a person's word wins over the file's until it expires, and it is written down before it is answered.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::policy::{Expiry, Live};
+use crate::engine::{Rate, Settings};
+use crate::event::Wall;
+use crate::store::notebook::Notebook;
+
+/// A change of the upstream, each part of it kept from before where it is not given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamChange {
+    /// Whether nobody's events are attempted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// Attempts in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// Attempts a time: how many, in how many microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<(u32, u64)>,
+}
+
+/// What holds for the upstream.
+#[derive(Debug)]
+pub(super) struct UpstreamTable {
+    file: Settings,
+    live: Option<Live<UpstreamChange>>,
+    notebook: Notebook,
+}
+
+impl UpstreamTable {
+    /// The numbers of `file`, with the change that `notebook` remembers.
+    pub(super) fn open(file: Settings, notebook: Notebook) -> Result<Self, String> {
+        let bytes = notebook.read()?;
+        let live = if bytes.is_empty() {
+            None
+        } else {
+            serde_json::from_slice(&bytes)
+                .map_err(|error| format!("{notebook}: {error}; remove the file to begin without it"))?
+        };
+        Ok(Self { file, live, notebook })
+    }
+
+    pub(super) fn replace(&mut self, file: Settings) {
+        self.file = file;
+    }
+
+    /// The engine's numbers, the change put over those of the file.
+    pub(super) fn settings(&self) -> Settings {
+        let change = self.change_in_force();
+        let rate = change.rate.map(|(events, micros)| Rate { events, per: Duration::from_micros(micros) });
+        Settings {
+            slots: change.concurrency.unwrap_or(self.file.slots),
+            rate: rate.or(self.file.rate),
+            ..self.file.clone()
+        }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.change_in_force().paused.unwrap_or(false)
+    }
+
+    fn change_in_force(&self) -> UpstreamChange {
+        self.live.map(|live| live.change).unwrap_or_default()
+    }
+
+    /// The change in force.
+    pub(super) fn live(&self) -> Option<Live<UpstreamChange>> {
+        self.live
+    }
+
+    /// Adds to what was changed before; durable when this returns.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn change(&mut self, change: UpstreamChange, expiry: Expiry, now: Wall) -> Result<(), String> {
+        let before = self.change_in_force();
+        let change = UpstreamChange {
+            paused: change.paused.or(before.paused),
+            concurrency: change.concurrency.or(before.concurrency),
+            rate: change.rate.or(before.rate),
+        };
+        self.keep(Some(Live { change, expires: expiry.ends(now) }))
+    }
+
+    /// Takes the change back; false when there is none.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn take_back(&mut self) -> Result<bool, String> {
+        let there = self.live.is_some();
+        self.keep(None)?;
+        Ok(there)
+    }
+
+    /// Ends a change that has expired; whether one has.
+    pub(super) fn expire(&mut self, now: Wall) -> bool {
+        if !self.live.is_some_and(|live| live.is_over(now)) {
+            return false;
+        }
+        let struck = self.keep(None);
+        if let Err(error) = &struck {
+            tracing::warn!(error, "an expired change of the upstream stays until it can be struck out");
+        }
+        struck.is_ok()
+    }
+
+    fn keep(&mut self, live: Option<Live<UpstreamChange>>) -> Result<(), String> {
+        let bytes = serde_json::to_vec_pretty(&live).map_err(|error| error.to_string())?;
+        self.notebook.write(&bytes)?;
+        self.live = live;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_adds_up_outlives_the_process_and_a_reload_and_expires() {
+        let folder = tempfile::tempdir().unwrap();
+        let notebook = || Notebook::at(folder.path().join("overrides.json")).beside("upstream.json");
+        let now = Wall::from_unix_s(1_000);
+        let mut table = UpstreamTable::open(Settings::default(), notebook()).unwrap();
+        let change = |paused, concurrency| UpstreamChange { paused, concurrency, ..UpstreamChange::default() };
+        table.change(change(Some(true), None), Expiry::Usual, now).unwrap();
+        table.change(change(None, Some(8)), Expiry::Usual, now).unwrap();
+
+        let mut again = UpstreamTable::open(Settings::default(), notebook()).unwrap();
+        again.replace(Settings { slots: 100, timeout: Duration::from_secs(1), ..Settings::default() });
+        assert!(again.is_paused());
+        assert_eq!((again.settings().slots, again.settings().timeout), (8, Duration::from_secs(1)));
+        assert!(!again.expire(now.plus(Duration::from_hours(23))));
+        assert!(again.expire(now.plus(Duration::from_hours(24))));
+        assert_eq!((again.settings().slots, again.is_paused()), (100, false));
+        assert_eq!(UpstreamTable::open(Settings::default(), notebook()).unwrap().live(), None);
+        assert_eq!(again.take_back(), Ok(false));
+    }
+
+    #[test]
+    fn what_cannot_be_written_down_does_not_hold() {
+        let folder = tempfile::tempdir().unwrap();
+        let notebook = Notebook::at(folder.path().join("missing/upstream.json"));
+        let mut table = UpstreamTable::open(Settings::default(), notebook).unwrap();
+        let change = UpstreamChange { paused: Some(true), ..UpstreamChange::default() };
+        assert!(table.change(change, Expiry::Never, Wall(0)).unwrap_err().contains("cannot be written"));
+        assert!(!table.is_paused());
+    }
+}

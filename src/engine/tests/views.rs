@@ -1,0 +1,133 @@
+//! What people are told of a group: counts, ages and reasons that are true.
+
+use std::time::Duration;
+
+use super::rig::{Rig, lane, ms};
+use crate::engine::*;
+
+const BAD: Ending = Ending::Server { status: 500, retry_after: None };
+
+/// A store with these events and an engine that has just found them.
+fn restarted(rig: &Rig) -> Rig {
+    let mut after = Rig::new(Settings::default());
+    after.store = rig.store.clone();
+    after.now = rig.now;
+    let now = after.at();
+    for (lane, (fresh, retrying, oldest)) in after.store.lanes() {
+        after.engine.on_recovered(&lane, fresh, retrying, oldest, now);
+    }
+    after
+}
+
+fn s(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[test]
+fn a_group_keeps_its_counts_while_it_is_idle() {
+    let mut rig = Rig::new(Settings::default());
+    assert_eq!((rig.view("a").accepted, rig.view("a").counted), (0, None));
+    rig.answer =
+        Box::new(|dispatch, _| (ms(50), if dispatch.seq.0 == 1 { Ending::Never(Some(410)) } else { Ending::Success }));
+    rig.append(&lane("a"), 1);
+    rig.drain();
+    rig.run(s(10));
+    rig.append(&lane("a"), 4);
+    rig.append_as(&lane("a"), 1, None, true);
+    rig.drain();
+    rig.run(s(5));
+    assert_eq!(rig.engine.active_groups(), 0);
+    let view = rig.view("a");
+    assert_eq!((view.accepted, view.delivered, view.dead), (5, 5, 1), "a replay was delivered and not accepted again");
+    assert_eq!(view.worker_time, ms(300));
+    assert!(view.counted.is_some_and(|span| span >= s(15)), "{:?}", view.counted);
+    assert_eq!((view.state, view.concurrency), (State::Idle, 8));
+    assert!(
+        view.arrival_rate > 0.0 && view.drain_rate > 0.0 && view.wait_p99.is_some() && view.share > 0.99,
+        "{view:?}"
+    );
+}
+
+#[test]
+fn a_group_whose_attempts_hang_is_seen_before_they_end() {
+    let mut rig = Rig::new(Settings::default());
+    rig.answer = Box::new(|_, _| (s(25), Ending::Success));
+    rig.append(&lane("hangs"), 8);
+    rig.run(s(10));
+    let view = rig.view("hangs");
+    assert!(view.worker_time > s(8 * 8) && view.worker_time <= s(8 * 10), "{:?}", view.worker_time);
+    assert!(view.share > 0.99, "{view:?}");
+    rig.drain();
+    assert_eq!(rig.view("hangs").worker_time, s(8 * 25), "and nothing is counted twice");
+}
+
+#[test]
+fn the_oldest_event_is_known_wherever_it_is() {
+    let mut rig = Rig::new(Settings { window: 4, ..Settings::default() });
+    rig.answer = Box::new(|_, _| (s(20), BAD));
+    rig.append(&lane("a"), 1);
+    rig.run(s(10));
+    assert_eq!(rig.view("a").oldest, s(10), "in flight");
+    let now = rig.at();
+    rig.engine.pause(&Group::of(&["a"]), now);
+    rig.append(&lane("a"), 30);
+    rig.run(s(60));
+    let view = rig.view("a");
+    assert_eq!((view.retrying, view.queued, view.oldest), (1, 30, s(70)), "it waits for its next attempt");
+    assert_eq!(rig.engine.ages(rig.now).collect::<Vec<_>>(), [s(70)]);
+
+    let mut after = restarted(&rig);
+    let now = after.at();
+    after.engine.pause(&Group::of(&["a"]), now);
+    assert_eq!(after.view("a").oldest, s(70), "nothing of it has been read");
+    after.run(s(30));
+    assert_eq!(after.view("a").oldest, s(100), "and it is paused");
+    let now = after.at();
+    after.engine.resume(&Group::of(&["a"]), now);
+    after.answer = Box::new(|_, _| (ms(1_000), Ending::Success));
+    after.run(ms(1_500));
+    let view = after.view("a");
+    assert!(view.queued > 0 && view.oldest < s(95), "the oldest is delivered: {view:?}");
+    after.drain();
+    assert_eq!(after.view("a").oldest, Duration::ZERO);
+}
+
+#[test]
+fn more_retries_than_fit_into_memory_still_have_an_age() {
+    let mut rig = Rig::new(Settings::default());
+    rig.answer = Box::new(|_, _| (ms(5), Ending::Client(404)));
+    rig.append(&lane("a"), 500);
+    rig.run(s(600));
+    let view = rig.view("a");
+    assert!(view.retrying > 64, "{view:?}");
+    assert_eq!(view.oldest, s(600));
+    assert_eq!(restarted(&rig).view("a").oldest, s(600));
+}
+
+#[test]
+fn a_group_that_is_being_read_is_not_held() {
+    let mut rig = Rig::new(Settings::default());
+    let now = rig.at();
+    rig.engine.pause(&Group::of(&["a"]), now);
+    rig.append(&lane("a"), 600);
+    let mut after = restarted(&rig);
+    let now = after.at();
+    // The read is asked for and not answered.
+    assert!(matches!(after.engine.poll_request(now), Some(Request::Load { .. })));
+    let view = after.view("a");
+    assert_eq!(view.state, State::Ready);
+    assert!(view.reason.contains("being read"), "{}", view.reason);
+}
+
+#[test]
+fn a_paused_group_says_so_whatever_it_has() {
+    let mut rig = Rig::new(Settings::default());
+    rig.answer = Box::new(|_, _| (ms(5), BAD));
+    rig.append(&lane("a"), 1);
+    rig.run(ms(100));
+    let now = rig.at();
+    for group in ["a", "idle"] {
+        rig.engine.pause(&Group::of(&[group]), now);
+        assert_eq!(rig.view(group).state, State::Paused, "{group}: {:?}", rig.view(group));
+    }
+}
