@@ -184,19 +184,28 @@ impl Rules {
         rules
     }
 
-    /// Each source's rule.
+    /// Each source's rule. Where several may send to it, each with a rule of its own, every one of them sees all requests of the path:
+    /// whose a request is would be said by its signature.
     pub(super) fn of_sources(config: &crate::config::Config) -> Self {
         let mut rules = Self::on(config.sources.iter().map(|source| source.path.clone()).collect());
         for (at, source) in config.sources.iter().enumerate() {
-            match &source.key {
-                Some(key) => {
-                    let own = (key.namespace.as_deref(), key.reserved);
-                    let name = format!("{}: {}", source.name, key.rule.text());
-                    rules.add(name, &key.rule, own, source.within.as_ref(), Some(at));
+            let mut known: Vec<String> = Vec::new();
+            for sender in &source.senders {
+                let text = sender.key.as_ref().map_or("no rule", |key| key.rule.text());
+                let name = format!("{}: {text}", source.name);
+                if known.contains(&name) {
+                    continue;
                 }
-                None => {
-                    let name = format!("{}: no rule", source.name);
-                    rules.asked.push(Asked { name, is_join: false, how: How::NoRule, path: Some(at), within: None });
+                known.push(name.clone());
+                match &sender.key {
+                    Some(key) => {
+                        let own = (key.namespace.as_deref(), key.reserved);
+                        rules.add(name, &key.rule, own, source.within.as_ref(), Some(at));
+                    }
+                    None => {
+                        let how = How::NoRule;
+                        rules.asked.push(Asked { name, is_join: false, how, path: Some(at), within: None });
+                    }
                 }
             }
         }

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::arrivals::{Answer, Arrival, Traffic};
+use super::arrivals::{self, Arrival, Traffic};
 use crate::cli::capture::many::Moment;
 use crate::cli::lines::Lines;
-use crate::cli::rules::Rules;
+use crate::cli::rules::{Answer, Rules};
 use crate::cli::traffic::{Origin, Seen, Told, captured};
 use crate::event::{Group, Lane};
 
@@ -63,14 +63,14 @@ fn of_reader(mut reader: impl BufRead, rules: &dyn Fn() -> Result<Rules, String>
         .is_ok_and(|line: serde_json::Value| line.get("group").is_some() && line.get("headers").is_none());
     let whole = BufReader::new(Cursor::new(first).chain(reader));
     if is_arrival {
-        return arrivals(whole).map(Found::Arrivals);
+        return lines(whole).map(Found::Arrivals);
     }
     let mut requests = Requests::new(rules()?);
     let told = captured(whole, &mut |seen| requests.add(&seen))?;
     requests.found(told)
 }
 
-fn arrivals(reader: impl BufRead) -> Result<Traffic, String> {
+fn lines(reader: impl BufRead) -> Result<Traffic, String> {
     let mut traffic = Traffic::default();
     let mut lines = Lines::of(reader);
     while let Some((number, text)) = lines.next().map_err(|error| error.to_string())? {
@@ -88,9 +88,9 @@ fn line(traffic: &mut Traffic, text: &[u8]) -> Result<(), String> {
         Some(seconds) => return Err(format!("seconds: {seconds} is no time that a call takes (0 to 3600)")),
     };
     let answer = match status {
-        None => Answer::Status(200),
-        Some(0) => Answer::None,
-        Some(status @ 100..=599) => Answer::Status(status),
+        None => arrivals::Answer::Status(200),
+        Some(0) => arrivals::Answer::None,
+        Some(status @ 100..=599) => arrivals::Answer::Status(status),
         Some(status) => return Err(format!("status: {status} is none (0 for no answer)")),
     };
     let lane = Lane { group: written(&group), inner: within.as_deref().map(written) };
@@ -101,6 +101,11 @@ fn line(traffic: &mut Traffic, text: &[u8]) -> Result<(), String> {
 /// A group as lists show it, or any other text as a key.
 fn written(text: &str) -> Group {
     Group::from_written(text).unwrap_or_else(|| Group::of(&[text]))
+}
+
+/// One that succeeds, after as long as calls take.
+fn arrival(at_us: u64, lane: u32) -> Arrival {
+    Arrival { at_us, lane, call_us: 0, answer: arrivals::Answer::Status(200) }
 }
 
 /// Requests on their way to arrivals.
@@ -122,18 +127,21 @@ impl Requests {
             self.timeless += 1;
             return;
         };
-        let Self { rules, traffic, failed, .. } = self;
-        let mut taken = false;
-        rules.run(seen, &mut |_, answer| {
-            // Several sources may stand there; a path is one's alone.
-            if !std::mem::replace(&mut taken, true) {
-                let lane = answer.unwrap_or_else(|_| Lane { group: Group::fallback(), inner: None });
-                let lane = traffic.lane(&lane);
-                let added = traffic.add(Arrival { at_us: at.0, lane, call_us: 0, answer: Answer::Status(200) });
-                *failed = added.err();
+        // Where several rules are for its path, the first that finds something.
+        let mut found: Option<Answer> = None;
+        self.rules.run(seen, &mut |_, answer| {
+            if found.as_ref().is_none_or(|found| found.is_err() && answer.is_ok()) {
+                found = Some(answer);
             }
         });
-        self.elsewhere += u64::from(!taken);
+        let Some(answer) = found else {
+            self.elsewhere += 1;
+            return;
+        };
+        let lane = answer.unwrap_or_else(|_| Lane { group: Group::fallback(), inner: None });
+        let lane = self.traffic.lane(&lane);
+        // Once there are too many, every further one fails.
+        self.failed = self.traffic.add(arrival(at.0, lane)).err();
     }
 
     fn found(self, mut told: Told) -> Result<Found, String> {
@@ -155,6 +163,7 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
+    use super::arrivals::Answer;
     use super::*;
 
     fn no_rules() -> Result<Rules, String> {

@@ -142,7 +142,7 @@ impl Variant {
             settings.retry.concurrency = None;
         }
         let default = Some((before / 8).max(1));
-        let FilePolicies { defaults, fallback, overrides } = &mut variant.policies;
+        let FilePolicies { defaults, fallback, overrides, .. } = &mut variant.policies;
         for policy in [defaults, fallback].into_iter().chain(overrides.iter_mut().map(|(_, policy)| policy)) {
             if policy.concurrency == default {
                 policy.concurrency = None;
