@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::event::{Group, Lane};
 
-/// More events are no what-if but a run of hours; they take some 40 bytes each, the world's own with them.
-pub(super) const EVENTS_MAX: usize = 50_000_000;
+/// More events are no what-if but a run of hours; they take some 170 bytes each, all that a run needs counted.
+pub(super) const EVENTS_MAX: usize = 20_000_000;
 
 /// How its attempts end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
