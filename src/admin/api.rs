@@ -429,8 +429,9 @@ pub(super) async fn method_not_allowed() -> Problem {
 }
 
 pub(super) fn rfc3339(wall: Wall) -> String {
-    let micros = i64::try_from(wall.0).unwrap_or(i64::MAX);
-    Timestamp::from_microsecond(micros).map_or_else(|_| wall.0.to_string(), |time| format!("{time:.3}"))
+    // What lies behind the year 9999 has no such form; the last moment that has one is as good as never.
+    let time = i64::try_from(wall.0).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok());
+    format!("{:.3}", time.unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]

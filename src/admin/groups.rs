@@ -7,11 +7,11 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::api::{rfc3339, unreadable};
+use super::expiry::expiry;
 use super::problem::Problem;
 use crate::driver::{Change, Ended, Expiry, GroupView, Rate, Sort};
 use crate::event::{Group, Wall};
@@ -161,35 +161,6 @@ pub(super) fn rate(text: &str) -> Result<(u32, u64), Problem> {
     };
     let events = events.trim().parse().ok().filter(|events| *events > 0).ok_or_else(wrong)?;
     Ok((events, per))
-}
-
-/// When a change ends.
-pub(super) fn expiry(text: Option<&str>, now: Wall) -> Result<Expiry, Problem> {
-    match text {
-        None => Ok(Expiry::Usual),
-        Some("never") => Ok(Expiry::Never),
-        Some(text) => moment(text, now).map(Expiry::At),
-    }
-}
-
-fn moment(text: &str, now: Wall) -> Result<Wall, Problem> {
-    let wrong = || {
-        let expected = "a time such as 2026-01-31T08:00:00Z, a span such as 30m, 2h or 7d, or never";
-        Problem::Parameter(format!("expires: expected {expected}, found {text:?}"))
-    };
-    if let Ok(time) = text.parse::<Timestamp>() {
-        return Ok(Wall(u64::try_from(time.as_microsecond()).unwrap_or(0)));
-    }
-    let unit = text.chars().next_back().ok_or_else(wrong)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u32 = text.strip_suffix(unit).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
-    Ok(now.plus(Duration::from_secs(u64::from(number) * seconds)))
 }
 
 pub(super) async fn patch(

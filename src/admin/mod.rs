@@ -4,6 +4,7 @@
 //! that alone is not enough.
 
 mod api;
+mod expiry;
 mod groups;
 mod guard;
 mod problem;

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::api::rfc3339;
-use super::groups::{ended, expiry, json, ms, rate, written};
+use super::expiry::expiry;
+use super::groups::{ended, json, ms, rate, written};
 use super::problem::Problem;
 use crate::driver::{BreakerState, Expiry, Live, Rate, UpstreamChange};
 use crate::event::{Mono, Wall};
