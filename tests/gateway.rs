@@ -362,6 +362,25 @@ fn the_admin_side_is_guarded() {
 }
 
 #[test]
+fn a_change_that_cannot_be_made_is_refused_in_words() {
+    let gateway = gateway(ANY).start();
+    let long = " ".repeat(70_000);
+    for (path, body, status, why) in [
+        ("/api/v1/group?name=a", r#"{"paused":true,"expires":"0s"}"#, 400, "lies ahead"),
+        ("/api/v1/upstream", r#"{"paused":true,"expires":"4294967295d"}"#, 400, "use never"),
+        ("/api/v1/group?name=%2561bc", r#"{"paused":true}"#, 400, "write abc"),
+        ("/api/v1/group?name=a", long.as_str(), 413, "longer than 65536 bytes"),
+        ("/api/v1/upstream", long.as_str(), 413, "longer than 65536 bytes"),
+    ] {
+        let refused = gateway.change("PATCH", path, body);
+        assert_eq!(refused.status, status, "{path}: {}", refused.text());
+        let problem: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
+        assert!(problem["error"].as_str().unwrap().contains(why) && problem["hint"].is_string(), "{problem}");
+    }
+    assert_eq!(gateway.json("/api/v1/overrides")["overrides"].as_array().unwrap().len(), 0);
+}
+
+#[test]
 fn a_second_process_on_the_same_data_is_refused_with_the_reason() {
     let gateway = gateway(SHOPIFY).start();
     let data = gateway.dir().join("data");

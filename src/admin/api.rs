@@ -12,9 +12,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::name;
 use super::problem::Problem;
 use crate::driver::{self, GroupView, Record, Status, Story};
-use crate::event::{EventId, Group, KeySource, Seq, Wall};
+use crate::event::{EventId, KeySource, Seq, Wall};
 use crate::metrics::{GroupNumbers, TOP};
 
 /// Rows of a page where the caller names no limit.
@@ -222,7 +223,7 @@ pub(super) async fn events(
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Json<EventsView>, Problem> {
     let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
-    let page = admin.handle.events(query.checked()?).await.map_err(|error| Problem::Store(error.to_string()))?;
+    let page = admin.handle.events(query.checked()?).await?;
     Ok(Json(EventsView {
         events: page.records.into_iter().map(EventView::from).collect(),
         next: page.next.map(|seq| seq.0),
@@ -231,16 +232,9 @@ pub(super) async fn events(
 
 impl EventsQuery {
     fn checked(self) -> Result<driver::Query, Problem> {
-        let group = |text: String| {
-            Group::from_written(&text).ok_or_else(|| {
-                Problem::Parameter(format!(
-                    "group: {text:?} is not a group's written form (letters, digits, -._:@~ and %XX)"
-                ))
-            })
-        };
         let limit = checked(self.limit)?;
         Ok(driver::Query {
-            group: self.group.map(group).transpose()?,
+            group: self.group.map(|text| name::group("group", &text)).transpose()?,
             source: self.source.map(Into::into),
             status: self.status.as_deref().map(statuses).transpose()?.unwrap_or_default(),
             since: self.since.as_deref().map(|text| time("since", text)).transpose()?,
@@ -308,7 +302,7 @@ pub(super) async fn event(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<StoryView>, Problem> {
     let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
-    let story = admin.handle.event(event_id(&id)?).await.map_err(|error| Problem::Store(error.to_string()))?;
+    let story = admin.handle.event(event_id(&id)?).await?;
     let Story { record, attempts } = story.ok_or(Problem::Unknown(id))?;
     let attempt = |note: driver::AttemptNote| AttemptView {
         number: note.number,
@@ -325,7 +319,7 @@ pub(super) async fn event(
 /// The body's exact bytes. They are a stranger's: no browser may take them for a page.
 pub(super) async fn body(State(admin): Shared, id: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
     let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
-    let event = admin.handle.whole(event_id(&id)?).await.map_err(|error| Problem::Store(error.to_string()))?;
+    let event = admin.handle.whole(event_id(&id)?).await?;
     let event = event.ok_or(Problem::Unknown(id))?;
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream"),

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::api::{rfc3339, unreadable};
 use super::expiry::expiry;
+use super::name;
 use super::problem::Problem;
 use crate::driver::{Change, Ended, Expiry, GroupView, Rate, Sort};
 use crate::event::{Group, Wall};
@@ -97,12 +98,7 @@ pub(super) struct GroupQuery {
 impl GroupQuery {
     fn group(query: Result<Query<Self>, QueryRejection>) -> Result<Group, Problem> {
         let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
-        Group::from_written(&query.name).ok_or_else(|| {
-            let name = &query.name;
-            Problem::Parameter(format!(
-                "name: {name:?} is not a group's written form (letters, digits, -._:@~ and %XX)"
-            ))
-        })
+        name::group("name", &query.name)
     }
 }
 
@@ -166,8 +162,9 @@ pub(super) fn rate(text: &str) -> Result<(u32, u64), Problem> {
 pub(super) async fn patch(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
+    let body = body?;
     let group = GroupQuery::group(query)?;
     let patch: GroupPatch = json(&body)?;
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;

@@ -7,6 +7,7 @@ mod api;
 mod expiry;
 mod groups;
 mod guard;
+mod name;
 mod problem;
 mod upstream;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use hyper::server::conn::http1;
@@ -35,6 +37,9 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// After a failed accept (no file to be had): trying at once would only turn in circles.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Longest body of a change, bytes; a change has a handful of fields.
+const BODY_MAX: usize = 64 << 10;
 
 /// The admin listener's settings (`admin` in the configuration).
 #[derive(Clone, Debug)]
@@ -146,6 +151,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
         .fallback(api::unknown)
         .method_not_allowed_fallback(api::method_not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::check))
         .with_state(admin)
 }

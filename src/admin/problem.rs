@@ -1,9 +1,13 @@
 //! What the admin API answers when it cannot do what it was asked: the one place where its statuses are chosen.
 
 use axum::Json;
+use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+
+use super::BODY_MAX;
+use crate::driver::Error;
 
 /// A refusal, for people: what is wrong and what to do.
 #[derive(Debug)]
@@ -22,8 +26,30 @@ pub(super) enum Problem {
     Method,
     /// A parameter cannot be read.
     Parameter(String),
-    /// The store could not answer.
+    /// The body is longer than any change.
+    TooLarge,
+    /// The store could not answer now.
     Store(String),
+    /// What was asked for is damaged on the disk, for good; the store's words with the place.
+    Damaged(String),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Corrupt(_) => Self::Damaged(error.to_string()),
+            _ => Self::Store(error.to_string()),
+        }
+    }
+}
+
+impl From<BytesRejection> for Problem {
+    fn from(rejection: BytesRejection) -> Self {
+        match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,
+            _ => Self::Parameter(rejection.body_text()),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -66,6 +92,16 @@ impl IntoResponse for Problem {
                 "see the reference in docs/api.md",
             ),
             Self::Parameter(what) => (StatusCode::BAD_REQUEST, what, "see the reference in docs/api.md"),
+            Self::TooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the body is longer than {BODY_MAX} bytes, and no change is"),
+                "see the reference in docs/api.md",
+            ),
+            Self::Damaged(error) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                error,
+                "trying again does not help; the log names the place, and `fairlane doctor --store` looks at the whole store",
+            ),
             Self::Store(error) => (StatusCode::SERVICE_UNAVAILABLE, error, "try again; the log says more"),
         };
         let needs_token = status == StatusCode::UNAUTHORIZED;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
@@ -125,7 +126,11 @@ impl UpstreamPatch {
     }
 }
 
-pub(super) async fn patch(State(admin): Shared, body: Bytes) -> Result<Json<UpstreamView>, Problem> {
+pub(super) async fn patch(
+    State(admin): Shared,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<UpstreamView>, Problem> {
+    let body = body?;
     let patch: UpstreamPatch = json(&body)?;
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;
     admin.handle.change_upstream(change, expiry).await.map_err(ended)?.map_err(Problem::Store)?;

@@ -30,8 +30,8 @@ use crate::engine::{Engine, Settings};
 use crate::event::{Event, EventId, Group, Mono, Now, Seq};
 use crate::metrics::Metrics;
 use crate::store::notebook::Notebook;
-pub use crate::store::{AttemptNote, Page, Query, Record, Status, Story, Usage};
-use crate::store::{Error, LaneStore, Refusal};
+pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
+use crate::store::{LaneStore, Refusal};
 
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
