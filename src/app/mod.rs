@@ -42,7 +42,7 @@ pub use files::{read, unreadable};
 pub use crate::driver::FilePolicies;
 pub use crate::listen::route::{Pattern, Router};
 pub use crate::store::arrivals::{Arrivals, arrivals};
-pub use crate::store::doctor::{Damage, DoctorReport, doctor};
+pub use crate::store::doctor::{Damage, DoctorReport, Tail, doctor};
 
 use log::Log;
 use reload::{Reloader, Stamp};

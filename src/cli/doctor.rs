@@ -103,11 +103,12 @@ fn as_json(report: &DoctorReport) -> serde_json::Value {
         "copied": report.copied,
         "gone": report.gone,
         "damage": damage.collect::<Vec<_>>(),
+        "tail": report.tail.as_ref().map(|t| json!({ "file": t.file, "offset": t.offset, "bytes": t.bytes })),
     })
 }
 
 fn as_text(report: &DoctorReport) -> String {
-    let DoctorReport { segments, bytes, batches, accepted, settled, copied, gone, damage } = report;
+    let DoctorReport { segments, bytes, batches, accepted, settled, copied, gone, damage, tail } = report;
     let mut text = format!(
         "{segments} segments of {bytes} bytes: {batches} batches; {accepted} events accepted, {settled} settlements, \
          {copied} events copied or requeued, {gone} marks of what is gone\n"
@@ -116,9 +117,17 @@ fn as_text(report: &DoctorReport) -> String {
         // Writing to a text does not fail.
         writeln!(text, "damaged: {} at offset {}: {}", place.file, place.offset, place.what).ok();
     }
-    text.push_str(match damage.len() {
-        0 => "every checksum holds\n",
-        _ => "what is damaged cannot be repaired; restore a copy of the directory, or begin a new one\n",
+    text.push_str(&match tail {
+        _ if !damage.is_empty() => {
+            "what is damaged cannot be repaired; restore a copy of the directory, or begin a new one\n".to_owned()
+        }
+        None => "every checksum holds\n".to_owned(),
+        Some(tail) => format!(
+            "every checksum of a whole batch holds; {} bytes at the end ({} from offset {}) do not make one. Where the gateway \
+             runs, or crashed, this is a write that was not finished, and the next start cuts it; if the disk damaged it, \
+             events acknowledged in it are gone\n",
+            tail.bytes, tail.file, tail.offset
+        ),
     });
     text
 }
@@ -131,6 +140,9 @@ mod tests {
     fn a_report_says_where_the_damage_is() {
         let mut report = DoctorReport { accepted: 7, ..DoctorReport::default() };
         assert!(as_text(&report).contains("7 events accepted") && as_text(&report).ends_with("every checksum holds\n"));
+        report.tail = Some(crate::app::Tail { file: "log/00000001.seg".into(), offset: 128, bytes: 2131 });
+        assert!(as_text(&report).contains("2131 bytes at the end (log/00000001.seg from offset 128)"));
+        assert!(as_json(&report)["ok"] == true && as_json(&report)["tail"]["bytes"] == 2131);
         let place = crate::app::Damage { file: "log/00000001.seg".into(), offset: 64, what: "a checksum".into() };
         report.damage.push(place);
         assert!(as_text(&report).contains("damaged: log/00000001.seg at offset 64: a checksum\n"));

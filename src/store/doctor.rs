@@ -31,6 +31,20 @@ pub struct DoctorReport {
     pub gone: u64,
     /// Places where something is not as it was written, in the order of the log.
     pub damage: Vec<Damage>,
+    /// Bytes at the end of the log that no checksum is about.
+    pub tail: Option<Tail>,
+}
+
+/// What lies behind the last batch of the log and is no batch: a write that a crash broke off, one that goes on at this moment, or a last
+/// batch that the disk damaged. Nothing tells them apart; the next start cuts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// The file where it begins.
+    pub file: String,
+    /// Where in it.
+    pub offset: u64,
+    /// How many bytes there are not zeros.
+    pub bytes: u64,
 }
 
 /// A place that is damaged.
@@ -45,7 +59,8 @@ pub struct Damage {
 }
 
 impl DoctorReport {
-    /// Whether every checksum holds.
+    /// Whether every checksum holds. A [tail](Self::tail) is what any crash leaves, and the next start deals with it; it is no damage
+    /// as far as anybody can know.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.damage.is_empty()
@@ -72,9 +87,15 @@ pub fn examine(path: &Path, disk: Arc<dyn Disk>) -> Result<DoctorReport, Error> 
     let segments = Segments::list(disk, &path.join("log"), salt)?;
     let numbers = segments.numbers();
     let mut report = DoctorReport { segments: numbers.len(), bytes: segments.bytes(), ..DoctorReport::default() };
+    let mut end = Cursor::START;
     for number in numbers {
-        examine_segment(&segments, number, &mut report)?;
+        let (batches, damage) = (report.batches, report.damage.len());
+        let offset = examine_segment(&segments, number, &mut report)?;
+        if (report.batches, report.damage.len()) != (batches, damage) || end == Cursor::START {
+            end = Cursor { segment: number, offset, ..end };
+        }
     }
+    report.tail = examine_tail(&segments, &end)?;
     if let Some(at) = checkpoint {
         examine_end(&segments, &at, &mut report)?;
     }
@@ -92,7 +113,22 @@ fn examine_end(segments: &Segments, at: &Cursor, report: &mut DoctorReport) -> R
     Ok(())
 }
 
-fn examine_segment(segments: &Segments, number: u32, report: &mut DoctorReport) -> Result<(), Error> {
+/// What is not zeros behind the `end` of the log.
+fn examine_tail(segments: &Segments, end: &Cursor) -> Result<Option<Tail>, Error> {
+    let mut tail: Option<Tail> = None;
+    for number in segments.numbers().into_iter().filter(|&number| number >= end.segment) {
+        let from = if number == end.segment { end.offset } else { 0 };
+        let bytes = scan::rest(segments, number, from)?;
+        if bytes > 0 {
+            let file = segments.path(number).display().to_string();
+            tail.get_or_insert(Tail { file, offset: u64::from(from), bytes: 0 }).bytes += bytes;
+        }
+    }
+    Ok(tail)
+}
+
+/// Looks at the batches of a segment; the answer is where the last of them ends.
+fn examine_segment(segments: &Segments, number: u32, report: &mut DoctorReport) -> Result<u32, Error> {
     let damage = |offset: u32, what: String| Damage {
         file: segments.path(number).display().to_string(),
         offset: u64::from(offset),
@@ -109,7 +145,7 @@ fn examine_segment(segments: &Segments, number: u32, report: &mut DoctorReport) 
                 report.damage.push(damage(offset, format!("no valid batch here, while there is one at {next}")));
                 offset = next;
             }
-            None => return Ok(()),
+            None => return Ok(offset),
         }
     }
 }

@@ -146,6 +146,27 @@ fn damage_the_end(site: &Site, segments: &[u32]) -> PathBuf {
 }
 
 #[test]
+fn a_last_batch_that_does_not_hold_is_named_by_the_doctor() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        populate(&mut site, &store).await;
+        let segments = store.segments();
+        drop(store);
+        site.forget_all_but_the_log();
+        let whole = doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap();
+        assert_eq!(whole.tail, None, "nothing lies behind the last batch");
+        let path = damage_the_end(&site, &segments);
+        let report = doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap();
+        assert!(report.is_healthy() && report.batches == whole.batches - 1, "{report:?}");
+        let tail = report.tail.unwrap();
+        assert_eq!(tail.file, path.display().to_string());
+        let behind = &site.disk.bytes(&path).unwrap()[usize::try_from(tail.offset).unwrap()..];
+        assert_eq!(tail.bytes, behind.iter().filter(|byte| **byte != 0).count() as u64);
+    });
+}
+
+#[test]
 fn a_log_that_ends_before_the_checkpoint_is_damaged_and_not_torn() {
     run(async {
         let mut site = Site::new();

@@ -76,7 +76,8 @@ pub(super) fn open(settings: Settings, clock: Arc<dyn Clock>, options: Options) 
             file = %core.segments.path(end.segment).display(),
             offset = end.offset,
             bytes = removed,
-            "the log ended in a write that nobody was told of; it was cut"
+            "the bytes at the end of the log do not make a whole batch, and were cut: after a crash this is a write that was not \
+             finished; if the disk damaged them, events acknowledged in it are gone"
         );
     }
     let log = Log::open(Arc::clone(&core.segments), Arc::clone(&core.reserve), core.options.segment_bytes, end)?;

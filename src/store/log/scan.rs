@@ -1,8 +1,9 @@
 //! Reading the log again: batch after batch to its end, and telling a torn end from damage.
 //!
 //! A batch that is missing or damaged, with a valid one behind it that was written when the missing one was known to be
-//! durable, is damage in the middle: reported with its place, never skipped. Anything else that is not a batch is the
-//! torn end of a write that nobody was told of: [`cut`] turns it into zeros. (With `durability: os` batches behind the torn
+//! durable, is damage in the middle: reported with its place, never skipped. Anything else that is not a batch is taken for the
+//! torn end of a write that nobody was told of: [`cut`] turns it into zeros, and whoever calls it says so, since a last batch that the
+//! disk damaged after it was acknowledged looks the same. (With `durability: os` batches behind the torn
 //! one may have reached the disk before it; nobody was promised that they would survive a power cut, so they are cut too.)
 
 use bytes::Bytes;
@@ -304,24 +305,56 @@ pub(in crate::store) fn cut(segments: &Segments, end: &Cursor) -> Result<u64, Er
 
 fn zero(segments: &Segments, segment: u32, from: u64) -> std::io::Result<u64> {
     let file = segments.open(segment)?;
-    let size = file.size()?;
-    let mut window = vec![0; WINDOW_BYTES];
     let mut removed = 0;
-    let mut start = from;
-    while start < size {
-        let length = usize::try_from(size - start).unwrap_or(usize::MAX).min(WINDOW_BYTES);
-        let bytes = window.get_mut(..length).expect("no longer than the window");
-        file.read_at(bytes, start)?;
-        let dirty = bytes.iter().filter(|byte| **byte != 0).count() as u64;
+    each_window(&*file, from, |start, bytes| {
+        let dirty = dirty(bytes);
         if dirty > 0 {
             bytes.fill(0);
             file.write_at(bytes, start)?;
             removed += dirty;
         }
-        start += length as u64;
-    }
+        Ok(())
+    })?;
     if removed > 0 {
         file.sync()?;
     }
     Ok(removed)
+}
+
+/// How many bytes of a segment at `from` or behind are not zeros: what [`cut`] would remove there.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub(in crate::store) fn rest(segments: &Segments, segment: u32, from: u32) -> Result<u64, Error> {
+    let mut rest = 0;
+    let read = each_window(&*open(segments, segment)?, u64::from(from), |_, bytes| {
+        rest += dirty(bytes);
+        Ok(())
+    });
+    read.map_err(|error| unreadable(segments, segment, u64::from(from), &error))?;
+    Ok(rest)
+}
+
+fn dirty(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte != 0).count() as u64
+}
+
+/// Reads a file from `from` to its end and gives it in parts, each with its offset.
+fn each_window(
+    file: &dyn DiskFile,
+    from: u64,
+    mut visit: impl FnMut(u64, &mut [u8]) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let size = file.size()?;
+    let mut window = vec![0; WINDOW_BYTES];
+    let mut start = from;
+    while start < size {
+        let length = usize::try_from(size - start).unwrap_or(usize::MAX).min(WINDOW_BYTES);
+        let bytes = window.get_mut(..length).expect("no longer than the window");
+        file.read_at(bytes, start)?;
+        visit(start, bytes)?;
+        start += length as u64;
+    }
+    Ok(())
 }
