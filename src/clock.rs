@@ -30,6 +30,25 @@ fn micros(time: &rustix::time::Timespec) -> u64 {
     seconds.saturating_mul(1_000_000).saturating_add(nanos / 1_000)
 }
 
+/// Lets one through a second: for lines of the log that senders, or a fault, could otherwise cause by the thousand.
+#[derive(Debug, Default)]
+pub struct Seldom {
+    last: Option<Mono>,
+    left_out: u64,
+}
+
+impl Seldom {
+    /// Whether it may be said `now`; the answer is how often it was left out since it was said last.
+    pub fn pass(&mut self, now: Mono) -> Option<u64> {
+        if self.last.is_some_and(|last| now.since(last) < std::time::Duration::from_secs(1)) {
+            self.left_out += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
 pub struct TestClock {
@@ -74,6 +93,13 @@ mod tests {
         clock.set_wall(Wall::from_unix_s(10));
         assert_eq!(clock.now().mono.since(before.mono), Duration::from_secs(5));
         assert_eq!(clock.now().wall, Wall::from_unix_s(10));
+    }
+
+    #[test]
+    fn what_is_said_seldom_is_said_once_a_second_with_how_often_it_was_not() {
+        let mut seldom = Seldom::default();
+        let passed: Vec<Option<u64>> = [0, 60, 999, 1_000, 1_060, 2_500].map(|ms| seldom.pass(Mono(ms * 1_000))).into();
+        assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
     }
 
     #[test]

@@ -269,6 +269,7 @@ impl Builder<'_, '_> {
             );
             self.note("store.embedded.max_bytes", text);
         }
+        self.about_room(settings.min_free);
         settings
     }
 }

@@ -21,6 +21,9 @@ const EXAMPLE_SECRET: &[u8] = b"replace-this-example-secret";
 /// So many groups should find a slot at one time: the default cap is an eighth of the slots.
 const GROUPS_MIN: u32 = 8;
 
+/// Two segments of the store's log, the one that is written and the next: what `store.embedded.min_free` should leave, bytes.
+const ROOM: u64 = 128 << 20;
+
 /// Something to know about a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -105,6 +108,17 @@ impl Builder<'_, '_> {
                 slots / cap.max(1)
             );
             self.note("groups", text);
+        }
+    }
+
+    /// A disk that is too full for the log before it counts as full.
+    pub(super) fn about_room(&mut self, min_free: u64) {
+        if min_free < ROOM {
+            let (free, room) = (scalar::show_size(min_free), scalar::show_size(ROOM));
+            let text = format!(
+                "{free} leaves no room for two segments of the log ({room}): on a full disk events may get 503 while /readyz says 200"
+            );
+            self.note("store.embedded.min_free", text);
         }
     }
 

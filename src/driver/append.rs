@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{Shared, Shed, Submission};
+use crate::clock::Seldom;
 use crate::event::{Event, Mono, Seq};
 use crate::store::Error;
 
@@ -35,11 +36,12 @@ pub(super) struct Appends {
     shared: Arc<Shared>,
     gathered: Vec<Submission>,
     appending: Option<Appending>,
+    failures_said: Seldom,
 }
 
 impl Appends {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, gathered: Vec::new(), appending: None }
+        Self { shared, gathered: Vec::new(), appending: None, failures_said: Seldom::default() }
     }
 
     /// How many more may gather.
@@ -81,7 +83,7 @@ impl Appends {
     /// Answers a batch's senders; gives the events that are durable, and the seq of the first. `count` is told of each of them before its
     /// sender is.
     pub(super) fn answer(
-        &self,
+        &mut self,
         appended: Appended,
         now: Mono,
         mut count: impl FnMut(&Event),
@@ -96,7 +98,9 @@ impl Appends {
             }
             Err(error) => {
                 let shed = shed_for(&error);
-                tracing::error!(%error, events = batch.len(), "events were not stored; their senders get 503");
+                if let Some(left_out) = self.failures_said.pass(now) {
+                    tracing::error!(%error, events = batch.len(), left_out, "events were not stored; their senders get 503");
+                }
                 for submission in batch {
                     submission.answer(Err(shed));
                 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::core::Core;
 use super::stage::Stage;
+use crate::clock::Seldom;
 use crate::event::{Event, Mono, Seq};
 use crate::store::bucket::Bucket;
 use crate::store::log::{Log, WriteError};
@@ -128,12 +129,21 @@ pub(super) struct Writer {
     since_checkpoint: u64,
     checkpointed: Mono,
     synced: Mono,
+    full_said: Seldom,
 }
 
 impl Writer {
     pub(super) fn new(core: Arc<Core>, log: Log) -> Self {
         let now = core.clock.now().mono;
-        Self { core, log, bytes: Vec::new(), since_checkpoint: 0, checkpointed: now, synced: now }
+        Self {
+            core,
+            log,
+            bytes: Vec::new(),
+            since_checkpoint: 0,
+            checkpointed: now,
+            synced: now,
+            full_said: Seldom::default(),
+        }
     }
 
     /// Serves requests until the store ends.
@@ -195,7 +205,9 @@ impl Writer {
             match self.try_commit(batch) {
                 Ok(()) => return,
                 Err((rest, Error::Full(reason))) if rest.iter().any(Request::is_append) => {
-                    tracing::warn!(reason, "new events are refused: the disk is full");
+                    if let Some(left_out) = self.full_said.pass(self.core.clock.now().mono) {
+                        tracing::warn!(reason, left_out, "new events are refused: the disk is full");
+                    }
                     batch = without_appends(rest, &Error::Full(reason));
                 }
                 Err((rest, error)) => return fail_all(rest, &error),
