@@ -193,6 +193,12 @@ fn the_gateway_does_not_outlive_a_demo_that_is_killed() {
     while Path::new(&format!("/proc/{gateway}/exe")).read_link().is_ok() {
         std::thread::yield_now();
     }
+    let left = std::fs::read_dir(demo.temporary()).unwrap().next().unwrap().unwrap().path();
+    let (child, _) = demo.start();
+    assert!(!left.exists(), "the next one removes what the killed one left");
+    send("-TERM", child.id());
+    ended(child);
+    assert_eq!(std::fs::read_dir(demo.temporary()).unwrap().count(), 0);
 }
 
 #[test]

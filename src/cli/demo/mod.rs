@@ -3,12 +3,13 @@
 //! A receiver that works 5 ms on every event, 16 at a time; a gateway before it, which is this program as a process of its own with
 //! its durable store; and ten stores that post signed Shopify orders over real sockets. First nine of them alone, then with the
 //! tenth's flood, and with `--compare` once more through one queue for all. Everything is on the loopback, at ports that are free,
-//! and in a temporary folder that goes with the demo, however it ends. What stays is two pictures.
+//! and in a temporary folder that goes with the demo (after a `kill -9`: with the next one). What stays is two pictures.
 //!
 //! Here is the order of things; `traffic` posts, `receiver` receives, both write into the `ledger`, `figures` makes of it what
 //! `table` and `plot` show.
 
 mod figures;
+mod folder;
 mod gateway;
 mod ledger;
 mod orders;
@@ -27,10 +28,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde_json::json;
-use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::figures::{Figures, Phase};
+use self::folder::Folder;
 use self::gateway::{Gateway, MIN_FREE_MIB, Queues, SLOTS, Secrets};
 use self::ledger::{FLOODING, Ledger, QUIET};
 use self::receiver::{Receiver, WORK};
@@ -155,7 +156,7 @@ async fn demo(arguments: &Arguments) -> anyhow::Result<u8> {
 }
 
 /// Makes sure, before anything starts, that it can end well; the answer is the temporary folder.
-fn prepared(arguments: &Arguments) -> anyhow::Result<TempDir> {
+fn prepared(arguments: &Arguments) -> anyhow::Result<Folder> {
     let out = &arguments.out;
     let unwritable = || format!("cannot write into {} (--out DIR names another folder)", out.display());
     std::fs::create_dir_all(out).with_context(unwritable)?;
@@ -167,8 +168,7 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<TempDir> {
              e.g. ulimit -n 1024"
         );
     }
-    let folder = tempfile::Builder::new().prefix("fairlane-demo-").tempdir();
-    let folder = folder.with_context(|| {
+    let folder = Folder::make_in(&std::env::temp_dir()).with_context(|| {
         format!("cannot make a folder in {} (TMPDIR=DIR names another place)", std::env::temp_dir().display())
     })?;
     enough_room(folder.path(), arguments)?;
@@ -200,11 +200,11 @@ struct Stage<'a> {
     receiver: Receiver,
     /// Each phase that was played, and when it began.
     played: Vec<(Phase, Mono)>,
-    folder: TempDir,
+    folder: Folder,
 }
 
 impl<'a> Stage<'a> {
-    async fn set(arguments: &'a Arguments, screen: &'a Screen, folder: TempDir) -> anyhow::Result<Self> {
+    async fn set(arguments: &'a Arguments, screen: &'a Screen, folder: Folder) -> anyhow::Result<Self> {
         let hex = |bytes: [u8; 24]| bytes.map(|byte| format!("{byte:02x}")).concat();
         // Hexadecimal digits are base64 too, which this kind of secret has to be.
         let secrets = Secrets { provider: hex(rand::random()), delivery: format!("whsec_{}", hex(rand::random())) };
