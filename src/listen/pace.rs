@@ -89,7 +89,8 @@ mod tests {
         assert_eq!((0..100).filter(|_| paces.take(stranger, now)).count(), 3);
         let others = (0..200).filter(|n| paces.take(IpAddr::from([198, 51, 100, *n]), now)).count();
         assert!(others > 100, "{others} of 200");
-        // A mapped address is the same one, and a network of one owner is one.
+        let paces = PaceByAddress::new(3, Duration::from_secs(1));
+        // A network of one owner is one.
         let [a, b]: [IpAddr; 2] = ["2001:db8::1", "2001:db8::ffff:1"].map(|text| text.parse().unwrap());
         assert_eq!((0..10).filter(|n| paces.take(if n % 2 == 0 { a } else { b }, now)).count(), 3);
     }
