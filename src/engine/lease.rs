@@ -407,6 +407,9 @@ impl Engine {
         if failed {
             group.failed = Some(now);
         }
+        if ending != Ending::Success {
+            group.last_failure = Some(ending.status());
+        }
         if answered && let Some((last, whose)) = self.upstream.answered.replace((now, lease.gid)) {
             let between = micros(now.since(last).min(ANSWER_GAP_MAX));
             self.upstream.answered_us += between;
