@@ -397,6 +397,7 @@ impl Engine {
             }
             return;
         }
+        let before = self.before(lease.gid);
         let settings = self.settings.breakers;
         let failed = ending.fails_upstream();
         let answered = ending.is_answer();
@@ -418,6 +419,7 @@ impl Engine {
             }
         }
         self.hold_back(lease.gid, ending, now);
+        self.notice(lease.gid, before, now);
     }
 
     /// A `Retry-After` of a 429 or a 503.

@@ -180,3 +180,36 @@ fn retries_that_an_open_breaker_or_a_pause_keeps_are_not_overdue() {
     rig.run(s(3_600));
     assert_eq!(rig.engine.retries_overdue(s(10)), 0);
 }
+
+#[test]
+fn a_breaker_that_opens_and_closes_is_noticed_once_each() {
+    let mut rig = Rig::new(Settings::default());
+    let notices = |rig: &mut Rig| std::iter::from_fn(|| rig.engine.poll_notice()).collect::<Vec<_>>();
+    rig.answer = Box::new(|_, _| (ms(5), Ending::NoAnswer));
+    for group in ["a", "b", "c", "d"] {
+        rig.append(&lane(group), 6);
+    }
+    rig.run(s(300));
+    let opened = notices(&mut rig);
+    let [Notice::UpstreamOpened { failures, groups, .. }] = opened[..] else { panic!("{opened:?}") };
+    assert!(failures >= 20 && (3..=4).contains(&groups), "{opened:?}");
+    rig.answer = Box::new(|_, _| (ms(5), Ending::Success));
+    rig.drain();
+    let closed = notices(&mut rig);
+    let [Notice::UpstreamClosed { after }] = closed[..] else { panic!("{closed:?}") };
+    assert!(after >= s(295), "{after:?}");
+
+    rig.answer = Box::new(|_, _| (ms(5), BAD));
+    rig.append(&lane("alone"), 11);
+    rig.run(s(2));
+    let group = Group::of(&["alone"]);
+    let opened = notices(&mut rig);
+    assert!(
+        matches!(&opened[..], [Notice::GroupOpened { group: whose, failures: 10, .. }] if *whose == group),
+        "{opened:?}"
+    );
+    rig.answer = Box::new(|_, _| (ms(5), Ending::Success));
+    rig.drain();
+    let closed = notices(&mut rig);
+    assert!(matches!(&closed[..], [Notice::GroupClosed { group: whose, .. }] if *whose == group), "{closed:?}");
+}
