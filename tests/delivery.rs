@@ -230,6 +230,29 @@ fn an_event_that_is_dead_is_named_in_the_log_with_its_group() {
     assert_eq!((&line["id"], &line["group"]), (&id.into(), &"shop%20%C3%A9".into()), "{line}");
 }
 
+#[test]
+fn a_group_that_was_never_seen_can_be_changed_and_the_answer_says_so() {
+    let receiver = upstream(|_| answer(200));
+    let gateway = gateway(&yaml(&receiver, "")).start();
+    let id = send(&gateway, "acme-store", b"1");
+    wait_for_status(&gateway, &id, "delivered");
+    let patch = |name: &str| {
+        let answer = gateway.change("PATCH", &format!("/api/v1/group?name={name}"), r#"{"weight":2,"expires":"2h"}"#);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        serde_json::from_str::<serde_json::Value>(&answer.text()).unwrap()
+    };
+    for near in ["Acme-Store", "acme-stroe"] {
+        let note = patch(near)["note"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(note, "no event of this group was seen yet; did you mean \"acme-store\"?");
+    }
+    assert_eq!(patch("entirely-different")["note"], "no event of this group was seen yet");
+    let known = patch("acme-store");
+    assert_eq!(known["note"], serde_json::Value::Null, "{known:#}");
+    assert_eq!(known["override"]["weight"], 2.0, "{known:#}");
+    assert!(known["override"]["expires"].as_str().unwrap().ends_with('Z'), "{known:#}");
+    assert_eq!(gateway.json("/api/v1/group?name=other")["override"], serde_json::Value::Null);
+}
+
 /// Waits of one group's events, as the receiver was told, in milliseconds, sorted.
 fn waits(received: &[Received], group: &str) -> Vec<u64> {
     let of_group = received.iter().filter(|r| r.group() == group);
