@@ -116,3 +116,35 @@ impl Watch {
 fn rounded(span: Duration) -> u64 {
     span.as_secs_f64().round().max(1.0) as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Group;
+
+    #[test]
+    fn of_many_groups_a_few_have_lines_and_the_others_are_counted_until_the_second_is_over() {
+        let mut watch = Watch::default();
+        for number in 0..100 {
+            let group = Group::of(&[format!("g{number}")]);
+            watch.say_one(&Notice::GroupOpened { group: group.clone(), until: Mono(9), failures: 10 }, Mono(1));
+            watch.say_one(&Notice::GroupClosed { group, after: Duration::ZERO }, Mono(1));
+        }
+        assert_eq!((watch.lines, watch.opened, watch.closed), (LINES_MAX, 98, 98));
+        watch.tick();
+        assert_eq!((watch.lines, watch.opened, watch.closed), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_says_nothing_about_the_upstream_is_no_answer_of_its() {
+        let mut watch = Watch::default();
+        for ending in [Ending::Cancelled, Ending::NotSent, Ending::Never(None)] {
+            watch.ended(ending, "cancelled", Wall(1));
+        }
+        assert_eq!(*watch.last(), LastAnswers::default());
+        watch.ended(Ending::Client(404), "the upstream answered 404", Wall(2));
+        watch.ended(Ending::Success, "", Wall(3));
+        let failure = Failure { at: Wall(2), error: "the upstream answered 404".into() };
+        assert_eq!(*watch.last(), LastAnswers { success: Some(Wall(3)), failure: Some(failure) });
+    }
+}

@@ -181,6 +181,11 @@ impl Upstream {
         self.held_until > now
     }
 
+    /// Until when it asked for that.
+    pub(super) fn held_until(&self) -> Mono {
+        self.held_until
+    }
+
     pub(super) fn state(&self) -> BreakerState {
         match (self.position, self.slow_start) {
             (Position::Open { until }, _) => BreakerState::Open { until },

@@ -243,6 +243,7 @@ impl Engine {
         match group.standing {
             Standing::Idle if group.is_paused() => State::Paused,
             Standing::Ready(_) if self.upstream.paused => State::Paused,
+            Standing::Ready(_) if self.upstream.breaker.is_held(self.now) => State::Held,
             Standing::Idle if group.counts.queued > 0 && self.upstream.paused => State::Paused,
             Standing::Idle if group.counts.queued > 0 && self.is_reading(group) => State::Ready,
             Standing::Idle if group.counts.queued > 0 => State::Held,
@@ -263,6 +264,7 @@ impl Engine {
     /// Why a group does not run, in words.
     fn reason(&self, group: &GroupState, state: State, due: Option<Mono>, now: Mono) -> String {
         let left = |until: Mono| until.since(now).as_millis().div_ceil(1_000);
+        let held = group.held_until.max(self.upstream.breaker.held_until());
         match state {
             State::Idle if group.counts.retrying > 0 => retries_wait(group, due.map(left)),
             State::Idle => String::new(),
@@ -281,8 +283,8 @@ impl Engine {
                 (Ok(()), BreakerState::HalfOpen) => "the upstream's breaker lets one attempt through at a time".into(),
                 _ => "its breaker lets one attempt through at a time".into(),
             },
-            State::Held if group.held_until > now => {
-                format!("the upstream asked to wait (Retry-After), {} s more", left(group.held_until))
+            State::Held if held > now => {
+                format!("the upstream asked to wait (Retry-After), {} s more", left(held))
             }
             State::Held => "its events wait behind their order keys".into(),
             State::Slow => "slow groups hold all the slots they may".into(),

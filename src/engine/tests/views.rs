@@ -165,6 +165,20 @@ fn while_the_upstream_is_paused_nobody_is_ready() {
 }
 
 #[test]
+fn while_the_upstream_asks_to_be_left_alone_nobody_is_ready() {
+    let mut rig = Rig::new(Settings::default());
+    let asked = RetryAfter { delay: s(30), scope: Scope::Upstream };
+    rig.answer = Box::new(move |_, _| (ms(5), Ending::Server { status: 503, retry_after: Some(asked) }));
+    rig.append(&lane("a"), 1);
+    rig.run(ms(100));
+    rig.append(&lane("b"), 1);
+    rig.run(ms(100));
+    let view = rig.view("b");
+    assert_eq!((view.state, view.queued), (State::Held, 1), "{view:?}");
+    assert!(view.reason.ends_with("(Retry-After), 30 s more"), "{}", view.reason);
+}
+
+#[test]
 fn retries_that_an_open_breaker_or_a_pause_keeps_are_not_overdue() {
     let mut rig = Rig::new(Settings::default());
     rig.answer = Box::new(|_, _| (ms(5), Ending::NoAnswer));
