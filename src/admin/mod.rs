@@ -9,6 +9,7 @@ mod groups;
 mod guard;
 mod name;
 mod problem;
+mod unseen;
 mod upstream;
 
 use std::net::SocketAddr;

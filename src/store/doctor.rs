@@ -121,7 +121,7 @@ fn examine_tail(segments: &Segments, end: &Cursor) -> Result<Option<Tail>, Error
         let bytes = scan::rest(segments, number, from)?;
         if bytes > 0 {
             let file = segments.path(number).display().to_string();
-            tail.get_or_insert(Tail { file, offset: u64::from(from), bytes: 0 }).bytes += bytes;
+            tail.get_or_insert_with(|| Tail { file, offset: u64::from(from), bytes: 0 }).bytes += bytes;
         }
     }
     Ok(tail)
