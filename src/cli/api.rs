@@ -4,21 +4,21 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, encoded, shown};
+use super::remote::{Remote, encoded, only_for_the_list, shown};
 use super::table::{Column, lines, table};
+use super::{USAGE, complain};
 
 /// `fairlane groups …`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Groups {
     #[command(subcommand)]
     action: Option<GroupAction>,
-    /// By `age` of the oldest event, `depth`, worker `seconds` or arrival `rate`
-    #[arg(long, default_value = "age", value_parser = ["age", "depth", "seconds", "rate"])]
-    sort: String,
-    /// At most so many
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    /// By `age` of the oldest event (when left out), `depth`, worker `seconds` or arrival `rate`
+    #[arg(long, value_parser = ["age", "depth", "seconds", "rate"])]
+    sort: Option<String>,
+    /// At most so many; 50 when left out
+    #[arg(long)]
+    limit: Option<usize>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -51,8 +51,6 @@ enum GroupAction {
 struct One {
     /// The group, as lists write it
     group: String,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 #[derive(Debug, Args)]
@@ -82,7 +80,6 @@ struct Set {
 
 /// `fairlane upstream …`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Upstream {
     #[command(subcommand)]
     action: Option<UpstreamAction>,
@@ -103,7 +100,7 @@ enum UpstreamAction {
     Set(SetUpstream),
     /// Take all changes back
     #[command(after_help = "Example: fairlane upstream restore")]
-    Restore(Remote),
+    Restore,
 }
 
 #[derive(Debug, Args)]
@@ -111,8 +108,6 @@ struct Whole {
     /// For how long: a time, a span such as 2h, or never; a day when left out
     #[arg(long)]
     expires: Option<String>,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 #[derive(Debug, Args)]
@@ -136,38 +131,37 @@ pub(super) struct Sources {
 }
 
 pub(super) fn groups(groups: &Groups) -> u8 {
-    let name = |one: &One| format!("/api/v1/group?name={}", encoded(&one.group));
-    match &groups.action {
-        None => {
-            let path = format!("/api/v1/groups?sort={}&limit={}", encoded(&groups.sort), groups.limit);
-            shown(&groups.remote, Method::GET, &path, None, |answer| table(answer, "groups", &GROUP_COLUMNS))
-        }
-        Some(GroupAction::Pause(timed)) => changed(timed, json!({ "paused": true })),
-        Some(GroupAction::Resume(timed)) => changed(timed, json!({ "paused": false })),
-        Some(GroupAction::Set(set)) => {
-            let mut change = json!({});
-            let fields =
-                [("weight", json!(set.weight)), ("concurrency", json!(set.concurrency)), ("rate", json!(set.rate))];
-            for (field, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
-                if let Some(change) = change.as_object_mut() {
-                    change.insert(field.to_owned(), value);
-                }
-            }
-            changed(&set.timed, change)
-        }
-        Some(GroupAction::Restore(one)) => shown(&one.remote, Method::DELETE, &name(one), Some(json!({})), lines),
-        Some(GroupAction::Cancel(one)) => {
-            let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
-            shown(&one.remote, Method::POST, &path, Some(json!({})), lines)
-        }
-        Some(GroupAction::Why(one)) => shown(&one.remote, Method::GET, &name(one), None, lines),
+    let Groups { action, sort, limit, remote } = groups;
+    let Some(action) = action else {
+        let sort = sort.as_deref().unwrap_or("age");
+        let path = format!("/api/v1/groups?sort={}&limit={}", encoded(sort), limit.unwrap_or(50));
+        return shown(remote, Method::GET, &path, None, |answer| table(answer, "groups", &GROUP_COLUMNS));
+    };
+    if let Err(why) = only_for_the_list(&[("--sort", sort.is_some()), ("--limit", limit.is_some())]) {
+        return complain(&why, USAGE);
     }
-}
-
-fn changed(timed: &Timed, change: Value) -> u8 {
-    let Timed { one, expires } = timed;
-    let path = format!("/api/v1/group?name={}", encoded(&one.group));
-    shown(&one.remote, Method::PATCH, &path, Some(until(change, expires.as_deref())), lines)
+    let path = |one: &One| format!("/api/v1/group?name={}", encoded(&one.group));
+    let changed = |timed: &Timed, change| {
+        let change = until(change, timed.expires.as_deref());
+        shown(remote, Method::PATCH, &path(&timed.one), Some(change), lines)
+    };
+    match action {
+        GroupAction::Pause(timed) => changed(timed, json!({ "paused": true })),
+        GroupAction::Resume(timed) => changed(timed, json!({ "paused": false })),
+        GroupAction::Set(set) => {
+            let mut change = serde_json::Map::new();
+            change.extend(set.weight.map(|weight| ("weight".to_owned(), json!(weight))));
+            change.extend(set.concurrency.map(|slots| ("concurrency".to_owned(), json!(slots))));
+            change.extend(set.rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
+            changed(&set.timed, Value::Object(change))
+        }
+        GroupAction::Restore(one) => shown(remote, Method::DELETE, &path(one), Some(json!({})), lines),
+        GroupAction::Cancel(one) => {
+            let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
+            shown(remote, Method::POST, &path, Some(json!({})), lines)
+        }
+        GroupAction::Why(one) => shown(remote, Method::GET, &path(one), None, lines),
+    }
 }
 
 /// A change with its end, where one is given.
@@ -181,11 +175,12 @@ fn until(mut change: Value, expires: Option<&str>) -> Value {
 const UPSTREAM: &str = "/api/v1/upstream";
 
 pub(super) fn upstream(upstream: &Upstream) -> u8 {
+    let Upstream { action, remote } = upstream;
     let patched = |whole: &Whole, change| {
-        shown(&whole.remote, Method::PATCH, UPSTREAM, Some(until(change, whole.expires.as_deref())), lines)
+        shown(remote, Method::PATCH, UPSTREAM, Some(until(change, whole.expires.as_deref())), lines)
     };
-    match &upstream.action {
-        None => shown(&upstream.remote, Method::GET, UPSTREAM, None, lines),
+    match action {
+        None => shown(remote, Method::GET, UPSTREAM, None, lines),
         Some(UpstreamAction::Pause(whole)) => patched(whole, json!({ "paused": true })),
         Some(UpstreamAction::Resume(whole)) => patched(whole, json!({ "paused": false })),
         Some(UpstreamAction::Set(SetUpstream { whole, concurrency, rate })) => {
@@ -194,7 +189,7 @@ pub(super) fn upstream(upstream: &Upstream) -> u8 {
             change.extend(rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
             patched(whole, Value::Object(change))
         }
-        Some(UpstreamAction::Restore(remote)) => shown(remote, Method::DELETE, UPSTREAM, Some(json!({})), lines),
+        Some(UpstreamAction::Restore) => shown(remote, Method::DELETE, UPSTREAM, Some(json!({})), lines),
     }
 }
 

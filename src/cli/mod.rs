@@ -11,6 +11,7 @@ mod doctor;
 mod events;
 mod explain;
 mod providers;
+mod rejections;
 mod remote;
 mod run;
 pub mod secret;
@@ -106,6 +107,9 @@ enum Command {
     /// Sources, and how many events each has accepted
     #[command(after_help = "Example: fairlane sources")]
     Sources(api::Sources),
+    /// Refused requests, newest first, and which part of each did not fit
+    #[command(after_help = "Example: fairlane rejections --source shopify --limit 5")]
+    Rejections(rejections::Rejections),
     /// Look for what is wrong with this machine; with --store, with every checksum of a store
     #[command(
         after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
@@ -166,6 +170,7 @@ pub fn main() -> ExitCode {
         Command::Events(events) => events::run(&events),
         Command::Completions { shell } => completions::run(shell),
         Command::Sources(sources) => api::sources(&sources),
+        Command::Rejections(rejections) => rejections::run(&rejections),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     })
