@@ -256,6 +256,20 @@ fn doctor_looks_at_the_machine() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let disk = report["findings"].as_array().unwrap().iter().find(|one| one["what"] == "disk").unwrap();
     assert_eq!((&report["ok"], disk["standing"].as_str()), (&serde_json::Value::Bool(false), Some("bad")));
+    let upstream = |report: &serde_json::Value| {
+        let findings = report["findings"].as_array().unwrap();
+        let one = findings.iter().find(|one| one["what"] == "upstream").unwrap();
+        (one["standing"].as_str().unwrap().to_owned(), one["text"].as_str().unwrap().to_owned())
+    };
+    let (standing, told) = upstream(&report);
+    assert_eq!(standing, "note", "{told}");
+    assert!(told.contains("http://127.0.0.1:9/ does not answer") && told.contains("refused"), "{told}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = yaml("0B").replace(":9\n", &format!(":{}\n", listener.local_addr().unwrap().port()));
+    std::fs::write(dir.path().join("there.yaml"), there).unwrap();
+    let output = fairlane(dir.path(), &["doctor", "--json", "-c", "there.yaml"]);
+    let (standing, told) = upstream(&serde_json::from_slice(&output.stdout).unwrap());
+    assert_eq!(standing, "ok", "{told}");
     let text = said(&fairlane(dir.path(), &["doctor"]));
     assert!(text.contains("below min_free") && text.contains("wrong\n"), "{text}");
     assert!(!dir.path().join("fairlane-data").exists(), "it only looks");

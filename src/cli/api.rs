@@ -4,7 +4,8 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, encoded, only_for_the_list, shown};
+use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
+use super::standing::{self, Slots};
 use super::table::{Column, lines, table};
 use super::{USAGE, complain};
 
@@ -135,7 +136,7 @@ pub(super) fn groups(groups: &Groups) -> u8 {
     let Some(action) = action else {
         let sort = sort.as_deref().unwrap_or("age");
         let path = format!("/api/v1/groups?sort={}&limit={}", encoded(sort), limit.unwrap_or(50));
-        return shown(remote, Method::GET, &path, None, |answer| table(answer, "groups", &GROUP_COLUMNS));
+        return shown(remote, Method::GET, &path, None, |answer| listed(remote, answer));
     };
     if let Err(why) = only_for_the_list(&[("--sort", sort.is_some()), ("--limit", limit.is_some())]) {
         return complain(&why, USAGE);
@@ -160,8 +161,24 @@ pub(super) fn groups(groups: &Groups) -> u8 {
             let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
             shown(remote, Method::POST, &path, Some(json!({})), lines)
         }
-        GroupAction::Why(one) => shown(remote, Method::GET, &path(one), None, lines),
+        GroupAction::Why(one) => shown(remote, Method::GET, &path(one), None, |group| {
+            standing::why(group, standing::is_capped(group).then(|| slots(remote)).flatten())
+        }),
     }
+}
+
+fn listed(remote: &Remote, answer: &Value) -> String {
+    let mut answer = answer.clone();
+    if let Some(groups) = answer.get_mut("groups").and_then(Value::as_array_mut) {
+        let slots = groups.iter().any(standing::is_capped).then(|| slots(remote)).flatten();
+        groups.iter_mut().for_each(|group| standing::put_in_words(group, slots));
+    }
+    table(&answer, "groups", &GROUP_COLUMNS)
+}
+
+/// The upstream's slots; without them the list says less, and is a list all the same.
+fn slots(remote: &Remote) -> Option<Slots> {
+    ask(remote, Method::GET, UPSTREAM, None).ok().and_then(|upstream| Slots::of(&upstream))
 }
 
 /// A change with its end, where one is given.
@@ -204,10 +221,10 @@ const GROUP_COLUMNS: [Column; 11] = [
     ("RETRYING", "retrying", true),
     ("IN FLIGHT", "in_flight", true),
     ("OLDEST s", "oldest_age_s", true),
-    ("P99 WAIT ms", "wait_p99_ms", true),
-    ("SHARE", "share", true),
-    ("IN/s", "arrival_rate", true),
-    ("OUT/s", "drain_rate", true),
+    ("P99 WAIT", "wait_p99", true),
+    ("SHARE 1 min", "share", true),
+    ("IN/s 1 min", "arrival_rate", true),
+    ("OUT/s 1 min", "drain_rate", true),
     ("WHY", "reason", false),
 ];
 

@@ -16,6 +16,7 @@ mod remote;
 mod run;
 pub mod secret;
 mod send;
+mod standing;
 mod table;
 pub mod verify;
 
@@ -89,7 +90,9 @@ enum Command {
     )]
     Explain(explain::Explain),
     /// Providers known by name; with a name, a ready source block and what to know about it
-    #[command(after_help = "Examples: fairlane providers\n          fairlane providers stripe >> gateway.yaml")]
+    #[command(
+        after_help = "Examples: fairlane providers\n          fairlane providers stripe >> gateway.yaml\n          fairlane providers github --item >> gateway.yaml      # a further source"
+    )]
     Providers(providers::Providers),
     /// Who is waiting, and why; pause, change or cancel a group
     #[command(
