@@ -32,7 +32,7 @@ const LAYERS: &[Layer] = &[
     Layer { module: "store", may_use: &["event", "clock", "metrics"] },
     // It signs anew what it sends, with the primitives that judged it.
     Layer { module: "deliver", may_use: &["event", "clock", "metrics", "verify::mac"] },
-    Layer { module: "cluster", may_use: &["event", "clock", "metrics", "store"] },
+    Layer { module: "cluster", may_use: &["event", "key::", "clock", "metrics", "store"] },
     // Decisions joined to effects.
     Layer {
         module: "driver",

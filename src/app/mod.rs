@@ -38,7 +38,10 @@ use crate::store::notebook::Notebook;
 pub use checkup::{Finding, Standing, checkup};
 pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
 pub use files::{read, unreadable};
-// The command line has no other way to the store.
+// The command line has no other way to the store, nor to the router and the policies of a file.
+pub use crate::driver::FilePolicies;
+pub use crate::listen::route::{Pattern, Router};
+pub use crate::store::arrivals::{Arrivals, arrivals};
 pub use crate::store::doctor::{Damage, DoctorReport, doctor};
 
 use log::Log;

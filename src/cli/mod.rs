@@ -10,14 +10,21 @@ mod demo;
 mod doctor;
 mod events;
 mod explain;
+mod keys;
+mod lines;
+mod panels;
+mod picture;
 mod providers;
 mod rejections;
 mod remote;
+mod rules;
 mod run;
 pub mod secret;
 mod send;
+mod simulate;
 mod standing;
 mod table;
+mod traffic;
 pub mod verify;
 
 use std::io::Write;
@@ -94,6 +101,16 @@ enum Command {
         after_help = "Examples: fairlane providers\n          fairlane providers stripe >> gateway.yaml\n          fairlane providers github --item >> gateway.yaml      # a further source"
     )]
     Providers(providers::Providers),
+    /// Try key rules on captured or stored traffic: how many groups, how even, who would wait
+    #[command(
+        after_help = "Examples: fairlane keys captured.jsonl --key headers.x-tenant --key '{ join: [headers.x-tenant, body.conversation.id] }'\n          fairlane keys session.har --provider shopify --within headers.x-shopify-topic --out keys\n          fairlane keys --store ./fairlane-data -c gateway.yaml --json"
+    )]
+    Keys(keys::Keys),
+    /// Replay arrivals against the real scheduler in virtual time: what if weights, caps, slots were others
+    #[command(
+        after_help = "Examples: fairlane simulate --scenario flood --one-queue --out simulated\n          fairlane simulate arrivals.jsonl --concurrency 32 --concurrency 64\n          fairlane simulate --store ./fairlane-data --last 6h -c gateway.yaml --weight 'plus-*=4' --json"
+    )]
+    Simulate(simulate::Simulate),
     /// Who is waiting, and why; pause, change or cancel a group
     #[command(
         after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h"
@@ -168,6 +185,8 @@ pub fn main() -> ExitCode {
         Command::Verify { file } => verify::run_file(&file),
         Command::Explain(explain) => explain::run(&explain),
         Command::Providers(arguments) => providers::run(&arguments),
+        Command::Keys(arguments) => keys::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Groups(groups) => api::groups(&groups),
         Command::Upstream(upstream) => api::upstream(&upstream),
         Command::Events(events) => events::run(&events),

@@ -1,6 +1,8 @@
 //! Tables and lists for a terminal, made of the same JSON that `--json` prints. Values come from strangers: whatever could
 //! command a terminal is escaped. No colour anywhere, so there is none to switch off.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 /// A column: its head, the field it shows, and whether it stands to the right.
@@ -66,6 +68,39 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
+/// A time as people read it: three digits at most, and its unit.
+pub(super) fn span(time: Duration) -> String {
+    let ms = time.as_secs_f64() * 1e3;
+    match ms {
+        ..9.95 => format!("{ms:.1} ms"),
+        ..999.5 => format!("{ms:.0} ms"),
+        ..99_950.0 => format!("{:.1} s", ms / 1e3),
+        _ => format!("{:.0} s", ms / 1e3),
+    }
+}
+
+/// A part of a whole, 0 to 1, as people read it; what is not quite all or nothing does not look like it.
+pub(super) fn percent(part: f64) -> String {
+    match part * 100.0 {
+        percent if percent > 0.0 && percent < 0.05 => "< 0.1 %".to_owned(),
+        percent if (99.95..100.0).contains(&percent) => "> 99.9 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+/// A number with its thousands apart.
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -89,6 +124,12 @@ mod tests {
     #[test]
     fn what_reorders_a_terminal_is_escaped_and_quotes_stay() {
         assert_eq!(escaped("it's \"a\u{202e}b\u{7}\n"), "it's \"a\\u{202e}b\\u{7}\\n");
+    }
+
+    #[test]
+    fn nearly_all_is_not_all() {
+        let shown = [0.0, 0.0001, 0.0005, 0.5, 0.9994, 0.9999, 1.0].map(percent);
+        assert_eq!(shown, ["0.0 %", "< 0.1 %", "0.1 %", "50.0 %", "99.9 %", "> 99.9 %", "100.0 %"]);
     }
 
     #[test]

@@ -310,11 +310,7 @@ fn is_signed(rule: &Rule, covers_body: bool) -> bool {
 
 /// A preset's rule: one expression, or the first of several.
 fn natural_key(preset: &Preset) -> Option<Rule> {
-    let spec = match preset.natural_key {
-        [] => return None,
-        [one] => RuleSpec::Expr((*one).to_owned()),
-        several => RuleSpec::First(several.iter().map(|text| RuleSpec::Expr((*text).to_owned())).collect()),
-    };
+    let spec = RuleSpec::any_of(preset.natural_key)?;
     Some(Rule::parse(&spec).expect("invariant: the rules of presets can be read, a test reads them all"))
 }
 

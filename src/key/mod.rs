@@ -28,6 +28,7 @@ mod json;
 mod parse;
 mod paths;
 mod plan;
+mod shard;
 mod text;
 mod tree;
 
@@ -44,6 +45,7 @@ use parse::{Expr, Root};
 
 pub use parse::ParseError;
 pub use plan::{Plan, Reading};
+pub use shard::shard;
 
 /// A rule as a configuration or a preset states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,18 @@ pub enum RuleSpec {
     First(Vec<RuleSpec>),
     /// A composite: all of them, each a part of the key.
     Join(Vec<RuleSpec>),
+}
+
+impl RuleSpec {
+    /// The first of several expressions that finds something, as presets state them; `None` for none.
+    #[must_use]
+    pub fn any_of(expressions: &[&str]) -> Option<Self> {
+        match expressions {
+            [] => None,
+            [one] => Some(Self::Expr((*one).to_owned())),
+            several => Some(Self::First(several.iter().map(|text| Self::Expr((*text).to_owned())).collect())),
+        }
+    }
 }
 
 /// A rule that finds a key. Cheap to clone; two are equal when their texts are.

@@ -28,6 +28,7 @@
 //! [`memory::Memory`] is the contract in its simplest form, with faults on demand; [`embedded::Embedded`] is the one
 //! that serves. `tests/store.rs` runs one suite over both.
 
+pub mod arrivals;
 mod bucket;
 pub mod disk;
 pub mod doctor;

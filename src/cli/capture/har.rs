@@ -1,11 +1,15 @@
 //! HTTP Archive 1.2, as browsers' developer tools and recording proxies export it.
 
+use std::fmt;
+use std::io::Read;
+
 use base64::Engine as _;
 use bytes::Bytes;
 use http::HeaderMap;
-use serde::Deserialize;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
-use super::{Captured, Form, Pieces, name, value};
+use super::{Captured, Form, Pieces, many, name, value};
 use crate::event::Wall;
 
 #[derive(Deserialize)]
@@ -47,7 +51,7 @@ struct PostData {
     /// Not of the standard; some tools write it as it stands for responses there.
     encoding: Option<String>,
     #[serde(default)]
-    params: Vec<serde::de::IgnoredAny>,
+    params: Vec<IgnoredAny>,
 }
 
 /// Reads the entry of this number, counted from 0.
@@ -55,27 +59,111 @@ pub(super) fn read(text: &[u8], number: usize) -> Result<Captured, String> {
     let har: Har = serde_json::from_slice(text).map_err(|error| format!("it begins as JSON and is no HAR: {error}"))?;
     let count = har.log.entries.len();
     let entry = har.log.entries.into_iter().nth(number);
-    let Entry { started_date_time, request } =
-        entry.ok_or_else(|| format!("there is no entry {number}: the HAR has {count}, counted from 0"))?;
+    let entry = entry.ok_or_else(|| format!("there is no entry {number}: the HAR has {count}, counted from 0"))?;
     let mut notes = Vec::new();
     if count > 1 {
         notes.push(format!("entry {number} of {count} is explained; --entry N chooses another"));
     }
-    let body = match request.post_data {
-        None => Bytes::new(),
-        Some(data) => body(data, &mut notes)?,
-    };
-    let mut headers = HeaderMap::new();
-    // HTTP/2's own, `:authority` and the like, stand in the address already.
-    for pair in request.headers.iter().filter(|pair| !pair.name.starts_with(':')) {
-        let key = name(pair.name.as_bytes())?;
-        let text = value(key.as_str(), pair.value.as_bytes())?;
-        headers.append(key, text);
-    }
-    let at = started_date_time.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    let at = at.map(|time| (Wall(u64::try_from(time.as_microsecond()).unwrap_or(0)), "the HAR's startedDateTime"));
-    let (parts, body, https) = Pieces { method: request.method, url: request.url, headers, body }.head()?;
+    let at = entry.at().map(|at| (at, "the HAR's startedDateTime"));
+    let (parts, body, https) = entry.pieces(&mut notes)?.head()?;
     Ok(Captured { form: Form::Har, parts, body, https, at, notes })
+}
+
+/// Gives every request of a HAR to `see` without holding more than one of them.
+pub(super) fn each(reader: impl Read, see: &mut dyn FnMut(many::Entry)) -> Result<(), String> {
+    let mut deserializer = serde_json::Deserializer::from_reader(reader);
+    let whole = Member { name: "log", inner: Member { name: "entries", inner: Entries { see } } };
+    let read = whole.deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    read.map_err(|error| format!("it begins as a HAR and is no HAR: {error}"))
+}
+
+/// An object of which one member counts.
+struct Member<S> {
+    name: &'static str,
+    inner: S,
+}
+
+impl<'de, S: DeserializeSeed<'de, Value = ()>> DeserializeSeed<'de> for Member<S> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de, Value = ()>> Visitor<'de> for Member<S> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with {:?}", self.name)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut inner = Some(self.inner);
+        while let Some(name) = map.next_key::<String>()? {
+            match inner.take_if(|_| name == self.name) {
+                Some(seed) => map.next_value_seed(seed)?,
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        if inner.is_none() { Ok(()) } else { Err(A::Error::missing_field(self.name)) }
+    }
+}
+
+/// The list of entries.
+struct Entries<'v> {
+    see: &'v mut dyn FnMut(many::Entry),
+}
+
+impl<'de> DeserializeSeed<'de> for Entries<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entries<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of entries")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut number = 0_u64;
+        while let Some(entry) = list.next_element::<Entry>()? {
+            (self.see)(entry.request().map_err(|why| format!("entry {number}: {why}")));
+            number += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn at(&self) -> Option<Wall> {
+        let time: jiff::Timestamp = self.started_date_time.as_ref()?.parse().ok()?;
+        Some(Wall(u64::try_from(time.as_microsecond()).unwrap_or(0)))
+    }
+
+    fn request(self) -> many::Entry {
+        let at = self.at();
+        let (parts, body, _) = self.pieces(&mut Vec::new())?.head()?;
+        Ok(many::Request { parts, body, at })
+    }
+
+    fn pieces(self, notes: &mut Vec<String>) -> Result<Pieces, String> {
+        let Request { method, url, headers: pairs, post_data } = self.request;
+        let body = post_data.map_or_else(|| Ok(Bytes::new()), |data| body(data, notes))?;
+        let mut headers = HeaderMap::new();
+        // HTTP/2's own, `:authority` and the like, stand in the address already.
+        for pair in pairs.iter().filter(|pair| !pair.name.starts_with(':')) {
+            let key = name(pair.name.as_bytes())?;
+            let text = value(key.as_str(), pair.value.as_bytes())?;
+            headers.append(key, text);
+        }
+        Ok(Pieces { method, url, headers, body })
+    }
 }
 
 fn body(data: PostData, notes: &mut Vec<String>) -> Result<Bytes, String> {

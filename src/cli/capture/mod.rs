@@ -4,6 +4,7 @@
 
 mod curl;
 mod har;
+pub(super) mod many;
 mod raw;
 mod words;
 

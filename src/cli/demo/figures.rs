@@ -7,6 +7,8 @@
 use std::time::Duration;
 
 use super::ledger::{Entry, FLOODING_INDEX, Found, QUIET, store};
+use crate::cli::panels::Dot;
+use crate::cli::table::{span, thousands};
 use crate::event::Mono;
 
 /// The phases, in order.
@@ -74,15 +76,6 @@ pub(super) struct Flood {
     pub(super) accepted: Duration,
     /// Its last arrival.
     pub(super) delivered: Duration,
-}
-
-/// A point of the plot: an order of a quiet store, or one event of the flood.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Dot {
-    /// Seconds from the beginning of the phase to the post.
-    pub(super) at_s: f64,
-    /// The longest wait of its webhooks, in seconds.
-    pub(super) wait_s: f64,
 }
 
 /// One phase.
@@ -269,30 +262,6 @@ fn broken(phases: &[Figures], found: &Found) -> String {
         .map(|(count, what)| format!("{} {what}", thousands(*count)))
         .collect();
     format!("{FAULT}: of {} accepted events: {}.", thousands(sum(|phase| phase.accepted)), said.join(", "))
-}
-
-/// A time as people read it: three digits at most, and its unit.
-pub(super) fn span(time: Duration) -> String {
-    let ms = time.as_secs_f64() * 1e3;
-    match ms {
-        ..9.95 => format!("{ms:.1} ms"),
-        ..999.5 => format!("{ms:.0} ms"),
-        ..99_950.0 => format!("{:.1} s", ms / 1e3),
-        _ => format!("{:.0} s", ms / 1e3),
-    }
-}
-
-/// A number with its thousands apart.
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -30,12 +30,13 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use self::figures::{Figures, Phase, span, thousands};
+use self::figures::{Figures, Phase};
 use self::gateway::{Gateway, MIN_FREE_MIB, Queues, SLOTS, Secrets};
 use self::ledger::{FLOODING, Ledger, QUIET};
 use self::receiver::{Receiver, WORK};
 use self::screen::{Loud, Screen};
 use self::traffic::{Senders, Traffic};
+use super::table::{span, thousands};
 use super::{FAILED, complain, print};
 use crate::app;
 use crate::event::{Mono, Secret};

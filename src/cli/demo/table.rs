@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::figures::{Figures, Phase, Spread, Store, is_right, span, thousands, verdict};
+use super::figures::{Figures, Phase, Spread, Store, is_right, verdict};
 use super::ledger::{FLOODING, Found};
+use crate::cli::table::{span, thousands};
 
 /// The name of a row's store stands in so many columns.
 const NAME: usize = 10;

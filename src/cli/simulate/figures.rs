@@ -1,0 +1,204 @@
+//! From the waits of a run to what is shown of it. Pure: the same run gives the same figures.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::arrivals::Traffic;
+use super::variant::Variant;
+use super::world::{NEVER, Outcome};
+use crate::cli::panels::Dot;
+use crate::event::Group;
+
+/// So many groups have a row of their own; the others share one.
+const GROUPS_SHOWN: usize = 10;
+
+/// Dots of one row in the picture: its shape needs no more.
+const DOTS: usize = 300;
+
+/// How long events waited, from arrival to first lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Spread {
+    pub(super) events: u64,
+    /// Of them, those that were never leased; they count as the longest waits.
+    pub(super) never: u64,
+    /// `None` where that event was never leased.
+    pub(super) p50: Option<Duration>,
+    pub(super) p99: Option<Duration>,
+    pub(super) max: Option<Duration>,
+}
+
+impl Spread {
+    fn of(mut waits: Vec<f32>) -> Self {
+        waits.sort_unstable_by(f32::total_cmp);
+        // Nearest rank: the smallest wait that so many hundredths of all are at or below.
+        let at = |percent: usize| {
+            let place = (waits.len() * percent).div_ceil(100).saturating_sub(1);
+            waits.get(place).filter(|wait| **wait != NEVER).map(|wait| Duration::from_secs_f32(*wait))
+        };
+        Self {
+            events: waits.len() as u64,
+            never: waits.iter().rev().take_while(|wait| **wait == NEVER).count() as u64,
+            p50: at(50),
+            p99: at(99),
+            max: at(100),
+        }
+    }
+}
+
+/// Who stands in a row of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Who {
+    pub(super) name: String,
+    pub(super) groups: usize,
+}
+
+/// Which row each lane belongs to; the same for all runs.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    pub(super) who: Vec<Who>,
+    of_lane: Vec<usize>,
+}
+
+impl Rows {
+    /// By kind where kinds are known, else the groups with most events and the rest together.
+    pub(super) fn of(traffic: &Traffic) -> Self {
+        let names = if traffic.kinds.is_empty() { largest(traffic) } else { kinds(traffic) };
+        let mut rows = Self { who: Vec::new(), of_lane: Vec::new() };
+        let mut groups: HashMap<(usize, &Group), ()> = HashMap::new();
+        for (lane, name) in traffic.lanes.iter().zip(names) {
+            let at = rows.who.iter().position(|who| who.name == name).unwrap_or_else(|| {
+                rows.who.push(Who { name, groups: 0 });
+                rows.who.len() - 1
+            });
+            rows.of_lane.push(at);
+            groups.insert((at, &lane.group), ());
+        }
+        for (at, _) in groups.into_keys() {
+            rows.who.get_mut(at).into_iter().for_each(|who| who.groups += 1);
+        }
+        rows
+    }
+}
+
+fn kinds(traffic: &Traffic) -> Vec<String> {
+    traffic.kinds.iter().map(|kind| (*kind).to_owned()).collect()
+}
+
+/// Each lane's group where that is one of the largest.
+fn largest(traffic: &Traffic) -> Vec<String> {
+    let mut events: HashMap<&Group, u64> = HashMap::new();
+    for arrival in &traffic.arrivals {
+        if let Some(lane) = traffic.lanes.get(arrival.lane as usize) {
+            *events.entry(&lane.group).or_default() += 1;
+        }
+    }
+    let mut ranked: Vec<(&Group, u64)> = events.into_iter().collect();
+    ranked.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+    // A single one more is shown rather than hidden under another name.
+    let shown = if ranked.len() <= GROUPS_SHOWN + 1 { ranked.len() } else { GROUPS_SHOWN };
+    let shown: Vec<&Group> = ranked.into_iter().take(shown).map(|(group, _)| group).collect();
+    let name = |group: &Group| if shown.contains(&group) { group.to_string() } else { "(others)".to_owned() };
+    traffic.lanes.iter().map(|lane| name(&lane.group)).collect()
+}
+
+/// What is shown of one run.
+#[derive(Clone, Debug)]
+pub(super) struct Figures {
+    pub(super) name: String,
+    pub(super) slots: u32,
+    pub(super) outcome: Totals,
+    /// As many as the rows, in their order.
+    pub(super) spreads: Vec<Spread>,
+    pub(super) all: Spread,
+    /// A row's events over time, some of them.
+    pub(super) dots: Vec<Vec<Dot>>,
+}
+
+/// The run as a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Totals {
+    pub(super) delivered: u64,
+    pub(super) dead: u64,
+    pub(super) left: u64,
+    pub(super) attempts: u64,
+    pub(super) took: Duration,
+    /// Delivered events a second.
+    pub(super) throughput: f64,
+    /// The part of the slots that was held on average, 0 to 1.
+    pub(super) slot_use: f64,
+    pub(super) violations: u64,
+}
+
+impl Figures {
+    pub(super) fn of(traffic: &Traffic, rows: &Rows, variant: &Variant, outcome: &Outcome) -> Self {
+        let mut waits: Vec<Vec<f32>> = vec![Vec::new(); rows.who.len()];
+        let mut dots: Vec<Vec<Dot>> = vec![Vec::new(); rows.who.len()];
+        for (arrival, wait) in traffic.arrivals.iter().zip(&outcome.waits) {
+            let Some(at) = rows.of_lane.get(arrival.lane as usize) else { continue };
+            waits.get_mut(*at).into_iter().for_each(|waits| waits.push(*wait));
+            if *wait != NEVER {
+                let dot = Dot { at_s: arrival.at_us as f64 / 1e6, wait_s: f64::from(*wait) };
+                dots.get_mut(*at).into_iter().for_each(|dots| dots.push(dot));
+            }
+        }
+        let seconds = outcome.took.as_secs_f64().max(1e-6);
+        Self {
+            name: variant.name.clone(),
+            slots: variant.settings.slots,
+            outcome: Totals {
+                delivered: outcome.delivered,
+                dead: outcome.dead,
+                left: outcome.left,
+                attempts: outcome.attempts,
+                took: outcome.took,
+                throughput: outcome.delivered as f64 / seconds,
+                slot_use: outcome.worker.as_secs_f64() / seconds / f64::from(variant.settings.slots),
+                violations: outcome.violations,
+            },
+            spreads: waits.into_iter().map(Spread::of).collect(),
+            all: Spread::of(outcome.waits.clone()),
+            dots: dots.into_iter().map(sampled).collect(),
+        }
+    }
+}
+
+fn sampled(dots: Vec<Dot>) -> Vec<Dot> {
+    let every = dots.len().div_ceil(DOTS).max(1);
+    dots.into_iter().step_by(every).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Lane;
+
+    #[test]
+    fn a_wait_that_never_ends_is_longer_than_any() {
+        let spread = Spread::of(vec![3.0, NEVER, 1.0, 2.0]);
+        assert_eq!((spread.events, spread.never), (4, 1));
+        assert_eq!((spread.p50, spread.p99), (Some(Duration::from_secs(2)), None));
+        assert_eq!(Spread::of(Vec::new()), Spread::default());
+        let hundred = Spread::of((1..=100).map(|n| n as f32).collect());
+        assert_eq!((hundred.p50, hundred.p99), (Some(Duration::from_secs(50)), Some(Duration::from_secs(99))));
+    }
+
+    #[test]
+    fn the_largest_groups_have_rows_and_the_rest_shares_one() {
+        use crate::cli::simulate::arrivals::{Answer, Arrival};
+        let mut traffic = Traffic::default();
+        for number in 0..13_u32 {
+            for inner in ["x", "y"] {
+                let group = Group::of(&[format!("g{number}")]);
+                let lane = traffic.lane(&Lane { group, inner: Some(Group::of(&[inner])) });
+                for _ in 0..=number {
+                    let arrival = Arrival { at_us: 0, lane, call_us: 0, answer: Answer::Status(200) };
+                    traffic.add(arrival).unwrap();
+                }
+            }
+        }
+        let rows = Rows::of(&traffic);
+        assert_eq!(rows.who.len(), 11);
+        assert_eq!(rows.who[0], Who { name: "(others)".into(), groups: 3 });
+        assert_eq!(rows.who[10], Who { name: "g12".into(), groups: 1 });
+    }
+}
