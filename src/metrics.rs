@@ -160,7 +160,7 @@ impl Metrics {
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
             slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free", Family::default()),
             breaker: names.add("breaker_state", &[], "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open", Gauge::default()),
-            retries_overdue: names.add("retries_overdue", &[], "Retries that could go and whose time came more than 10 s ago; 0", Gauge::default()),
+            retries_overdue: names.add("retries_overdue", &[], "Retries whose time came more than 10 s ago although a slot is free and no pause, breaker, rate or cap holds them; 0", Gauge::default()),
             backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
             backlog_oldest_age: names.add("backlog_oldest_age_seconds", &[], "Age of the oldest of them", Gauge::default()),
             backlog_age: names.add("backlog_age_seconds", &[], "Groups by the age of their oldest pending event, as they stand at the scrape: not cumulative over time", Ages::default()),

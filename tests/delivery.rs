@@ -176,6 +176,83 @@ fn an_upstream_that_is_away_loses_nothing() {
     wait_for_status(&gateway, &id, "delivered");
 }
 
+#[test]
+fn a_receiver_that_is_dead_is_said_once_in_the_log_and_shown_with_its_error_until_it_answers() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let yaml = format!(
+        "upstream: {{ url: \"http://{address}\" }}\n\
+         sources: [{{ path: /any/*, verify: {{ provider: none }}, key: headers.x-key }}]\n"
+    );
+    let gateway = gateway(&yaml).start();
+    assert_eq!(gateway.json("/api/v1/upstream")["last_failure"], serde_json::Value::Null);
+    for number in 0..40 {
+        send(&gateway, &format!("g{}", number % 4), b"1");
+    }
+    let lines = |text: &str| gateway.stderr().lines().filter(|line| line.contains(text)).count();
+    while lines("the upstream's breaker opened: events wait; none is lost") == 0 {
+        std::thread::yield_now();
+    }
+    let log = gateway.stderr();
+    let line = log.lines().find(|line| line.contains("upstream's breaker opened")).unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!((&line["level"], line["groups"].as_u64() >= Some(3)), (&"WARN".into(), true), "{line}");
+    assert!(line["last_error"].as_str().unwrap().contains(&address.to_string()), "{line}");
+    assert!(line["failures"].as_u64().unwrap() >= 20, "{line}");
+
+    let shown = gateway.json("/api/v1/upstream");
+    assert_eq!(shown["last_success"], serde_json::Value::Null, "{shown:#}");
+    assert!(shown["last_failure"]["error"].as_str().unwrap().contains("refused"), "{shown:#}");
+    assert!(shown["last_failure"]["at"].as_str().unwrap().ends_with('Z'), "{shown:#}");
+
+    let receiver = support::upstream::upstream_at(address, |_| answer(200));
+    receiver.wait_for(40);
+    while lines("the upstream answers again") == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        (lines("upstream's breaker opened"), lines("the upstream answers again")),
+        (1, 1),
+        "{}",
+        gateway.stderr()
+    );
+    assert!(gateway.json("/api/v1/upstream")["last_success"].as_str().unwrap().ends_with('Z'));
+}
+
+#[test]
+fn an_event_that_is_dead_is_named_in_the_log_with_its_group() {
+    let receiver = upstream(|_| answer(410));
+    let gateway = gateway(&yaml(&receiver, "")).start();
+    let id = send(&gateway, "shop é", b"1");
+    wait_for_status(&gateway, &id, "dead");
+    let log = gateway.stderr();
+    let line = log.lines().find(|line| line.contains("went to the dead letters")).unwrap_or_else(|| panic!("{log}"));
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!((&line["id"], &line["group"]), (&id.into(), &"shop%20%C3%A9".into()), "{line}");
+}
+
+#[test]
+fn a_group_that_was_never_seen_can_be_changed_and_the_answer_says_so() {
+    let receiver = upstream(|_| answer(200));
+    let gateway = gateway(&yaml(&receiver, "")).start();
+    let id = send(&gateway, "acme-store", b"1");
+    wait_for_status(&gateway, &id, "delivered");
+    let patch = |name: &str| {
+        let answer = gateway.change("PATCH", &format!("/api/v1/group?name={name}"), r#"{"weight":2,"expires":"2h"}"#);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        serde_json::from_str::<serde_json::Value>(&answer.text()).unwrap()
+    };
+    for near in ["Acme-Store", "acme-stroe"] {
+        let note = patch(near)["note"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(note, "no event of this group was seen yet; did you mean \"acme-store\"?");
+    }
+    assert_eq!(patch("entirely-different")["note"], "no event of this group was seen yet");
+    let known = patch("acme-store");
+    assert_eq!(known["note"], serde_json::Value::Null, "{known:#}");
+    assert_eq!(known["override"]["weight"], 2.0, "{known:#}");
+    assert!(known["override"]["expires"].as_str().unwrap().ends_with('Z'), "{known:#}");
+    assert_eq!(gateway.json("/api/v1/group?name=other")["override"], serde_json::Value::Null);
+}
+
 /// Waits of one group's events, as the receiver was told, in milliseconds, sorted.
 fn waits(received: &[Received], group: &str) -> Vec<u64> {
     let of_group = received.iter().filter(|r| r.group() == group);

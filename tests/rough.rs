@@ -70,6 +70,45 @@ fn a_secret_that_became_an_endless_device_is_refused_and_the_old_one_stays() {
 }
 
 #[test]
+fn a_secret_that_is_rewritten_is_taken_over_with_no_touch_of_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "the-one-before-this").unwrap();
+    let yaml = ANY.replace("provider: none", &format!("provider: shopify, secret: \"file:{}\"", secret.display()));
+    let gateway = gateway(&yaml).start();
+    let mut client = gateway.client();
+    let new = post("/any", b"{}").shopify("a");
+    assert_eq!(client.send(&new).status, 401);
+
+    // Replaced by renaming, as whoever hands out secrets does it.
+    let next = dir.path().join("next");
+    std::fs::write(&next, support::SHOPIFY_SECRET).unwrap();
+    std::fs::rename(&next, &secret).unwrap();
+    wait_for_log(&gateway, "configuration applied");
+    assert_eq!(client.send(&new).status, 200, "the new secret's signature");
+
+    // Half-way through a rewrite it is empty: the one before stays, said once.
+    std::fs::write(&secret, "").unwrap();
+    wait_for_log(&gateway, "the configuration was not applied");
+    assert_eq!(gateway.metric("fairlane_config_ok"), Some(0.0));
+    assert_eq!(client.send(&new).status, 200, "the old one stays");
+    std::fs::remove_file(&secret).unwrap();
+    wait_for_log(&gateway, "cannot be read");
+    assert_eq!(client.send(&new).status, 200, "the old one stays");
+    let refusals = gateway.stderr().lines().filter(|line| line.contains("was not applied")).count();
+    assert_eq!(refusals, 2, "one line for each change: {}", gateway.stderr());
+
+    // And now another one: what was accepted is refused.
+    std::fs::write(&secret, "the-one-after-that").unwrap();
+    let begun = Instant::now();
+    while gateway.metric("fairlane_config_ok") != Some(1.0) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it was not read again");
+        std::thread::yield_now();
+    }
+    assert_eq!(client.send(&new).status, 401, "the old secret's signature");
+}
+
+#[test]
 fn check_says_what_is_wrong_with_a_file_that_is_none() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("latin1"), b"upstream: caf\xe9").unwrap();

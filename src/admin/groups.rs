@@ -1,5 +1,6 @@
 //! The calls about groups: how they stand, and changes that act from the next lease on.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use axum::extract::{Query, State};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Admin;
 use super::api::{rfc3339, unreadable};
 use super::problem::Problem;
-use crate::driver::{Change, Ended, Expiry, GroupView, Rate, Sort};
+use super::{Admin, unseen};
+use crate::driver::{Change, Ended, Expiry, GroupView, Live, Rate, Sort};
 use crate::event::{Group, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -63,6 +64,11 @@ pub(super) struct GroupJson {
     dead: u64,
     /// Null: nothing is known of it.
     counted_since: Option<String>,
+    /// What a person changed of it; null: it is treated as the file says.
+    r#override: Option<ChangeJson>,
+    /// What whoever changed it should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 pub(super) async fn list(
@@ -84,8 +90,13 @@ pub(super) async fn list(
         return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
     }
     let groups = admin.handle.groups(sort, limit).await.map_err(ended)?;
+    let changes: HashMap<Group, Live> = admin.handle.changes().await.map_err(ended)?.into_iter().collect();
     let now = admin.handle.now().wall;
-    Ok(Json(GroupsView { groups: groups.into_iter().map(|view| GroupJson::of(view, now)).collect() }))
+    let json = |view: GroupView| {
+        let change = changes.get(&view.group).copied();
+        GroupJson::of(view, change, now)
+    };
+    Ok(Json(GroupsView { groups: groups.into_iter().map(json).collect() }))
 }
 
 #[derive(Deserialize)]
@@ -110,12 +121,14 @@ pub(super) async fn one(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
-    shown(&admin, GroupQuery::group(query)?).await
+    shown(&admin, GroupQuery::group(query)?).await.map(Json)
 }
 
-async fn shown(admin: &Admin, group: Group) -> Result<Json<GroupJson>, Problem> {
+async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
+    let changes = admin.handle.changes().await.map_err(ended)?;
+    let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
     let view = admin.handle.group(group).await.map_err(ended)?;
-    Ok(Json(GroupJson::of(view, admin.handle.now().wall)))
+    Ok(GroupJson::of(view, change, admin.handle.now().wall))
 }
 
 /// What may be changed of a group; what is left out stays as it is.
@@ -204,7 +217,9 @@ pub(super) async fn patch(
     changed.map_err(Problem::Store)?;
     // It is the JSON that was just read, so it is text.
     tracing::info!(audit = true, %group, change = %String::from_utf8_lossy(&body), "a group was changed");
-    shown(&admin, group).await
+    let json = shown(&admin, group.clone()).await?;
+    let note = if json.counted_since.is_none() { unseen::note(&admin, &group).await? } else { None };
+    Ok(Json(GroupJson { note, ..json }))
 }
 
 /// Takes the changes of a group back.
@@ -217,7 +232,7 @@ pub(super) async fn restore(
     if there {
         tracing::info!(audit = true, %group, "changes of a group were taken back");
     }
-    shown(&admin, group).await
+    shown(&admin, group).await.map(Json)
 }
 
 #[derive(Serialize)]
@@ -245,8 +260,6 @@ struct OverrideJson {
     group: String,
     #[serde(flatten)]
     change: ChangeJson,
-    /// Null: never.
-    expires: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -259,20 +272,26 @@ struct ChangeJson {
     concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
+    /// Null: never.
+    expires: Option<String>,
+}
+
+impl ChangeJson {
+    fn of(live: Live) -> Self {
+        let change = live.change;
+        Self {
+            paused: change.paused,
+            weight: change.weight,
+            concurrency: change.concurrency,
+            rate: change.rate.map(|(events, micros)| written(events, Duration::from_micros(micros))),
+            expires: live.expires.map(|at| rfc3339(Wall(at))),
+        }
+    }
 }
 
 pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView>, Problem> {
     let changes = admin.handle.changes().await.map_err(ended)?;
-    let view = |(group, live): (Group, crate::driver::Live)| OverrideJson {
-        group: group.to_string(),
-        change: ChangeJson {
-            paused: live.change.paused,
-            weight: live.change.weight,
-            concurrency: live.change.concurrency,
-            rate: live.change.rate.map(|(events, micros)| written(events, Duration::from_micros(micros))),
-        },
-        expires: live.expires.map(|at| rfc3339(Wall(at))),
-    };
+    let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(live) };
     Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
 }
 
@@ -299,7 +318,7 @@ pub(super) fn written(events: u32, per: Duration) -> String {
 }
 
 impl GroupJson {
-    fn of(view: GroupView, now: Wall) -> Self {
+    fn of(view: GroupView, change: Option<Live>, now: Wall) -> Self {
         Self {
             group: view.group.to_string(),
             weight: view.weight,
@@ -323,6 +342,8 @@ impl GroupJson {
             delivered: view.delivered,
             dead: view.dead,
             counted_since: view.counted.map(|span| rfc3339(now.minus(span))),
+            r#override: change.map(ChangeJson::of),
+            note: None,
         }
     }
 }

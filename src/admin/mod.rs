@@ -7,6 +7,7 @@ mod api;
 mod groups;
 mod guard;
 mod problem;
+mod unseen;
 mod upstream;
 
 use std::net::SocketAddr;

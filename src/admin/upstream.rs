@@ -24,6 +24,10 @@ pub(super) struct UpstreamView {
     paused: bool,
     concurrency: u32,
     rate: Option<String>,
+    /// Null: none since the start.
+    last_success: Option<String>,
+    /// Null: none since the start.
+    last_failure: Option<FailureJson>,
     breaker: BreakerJson,
     slots: SlotsJson,
     attempt_median_ms: Option<f64>,
@@ -33,22 +37,30 @@ pub(super) struct UpstreamView {
 }
 
 #[derive(Serialize)]
+struct FailureJson {
+    at: String,
+    error: Box<str>,
+}
+
+#[derive(Serialize)]
 struct BreakerJson {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    opens_in_s: Option<f64>,
+    tries_again_in_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     slots: Option<u32>,
 }
 
 impl BreakerJson {
     fn of(breaker: BreakerState, now: Mono) -> Self {
-        let plain = |state| Self { state, opens_in_s: None, slots: None };
+        let plain = |state| Self { state, tries_again_in_s: None, slots: None };
         match breaker {
             BreakerState::Closed => plain("closed"),
             BreakerState::SlowStart { slots } => Self { slots: Some(slots), ..plain("slow_start") },
             BreakerState::HalfOpen => plain("half_open"),
-            BreakerState::Open { until } => Self { opens_in_s: Some(until.since(now).as_secs_f64()), ..plain("open") },
+            BreakerState::Open { until } => {
+                Self { tries_again_in_s: Some(until.since(now).as_secs_f64()), ..plain("open") }
+            }
         }
     }
 }
@@ -88,6 +100,8 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
         paused: info.paused,
         concurrency: info.concurrency,
         rate: info.rate.map(|Rate { events, per }| written(events, per)),
+        last_success: info.last.success.map(rfc3339),
+        last_failure: info.last.failure.map(|last| FailureJson { at: rfc3339(last.at), error: last.error }),
         breaker: BreakerJson::of(info.breaker, admin.handle.now().mono),
         slots: SlotsJson { busy: slots.busy, slow: slots.slow, retry: slots.retry, free: slots.free },
         attempt_median_ms: info.median.map(ms),

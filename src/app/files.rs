@@ -1,7 +1,11 @@
 //! Reading the files that an operator names: never more than one can mean, and, while we serve, nothing that could make us wait.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::config::Problem;
 
@@ -38,6 +42,48 @@ pub(super) fn read_again(path: &Path) -> io::Result<String> {
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file, which alone is read while running"))
     }
+}
+
+/// What a file was: its time, its size, which one it is and when that was last changed. Of a link, what it leads to.
+type Stamp = (SystemTime, u64, u64, (i64, i64));
+
+/// `None` for what is not there or no regular file: a pipe has no content that could be compared.
+fn stamp(path: &Path) -> Option<Stamp> {
+    let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some((file.modified().ok()?, file.len(), file.ino(), (file.ctime(), file.ctime_nsec())))
+}
+
+/// The files that a configuration was read from, its secrets' with it, and what each was before it was read.
+#[derive(Debug, Default)]
+pub(super) struct Seen(BTreeMap<PathBuf, Option<Stamp>>);
+
+impl Seen {
+    /// Whether any of them is not what it was.
+    pub(super) fn is_stale(&self) -> bool {
+        self.0.iter().any(|(path, was)| stamp(path) != *was)
+    }
+
+    /// Watches those of `before` too, as they are now: a configuration with a fault may not have come to read them.
+    pub(super) fn and(mut self, before: Self) -> Self {
+        for path in before.0.into_keys() {
+            self.0.entry(path).or_insert_with_key(|path| stamp(path));
+        }
+        self
+    }
+}
+
+/// Runs `load` with `read`, and gives with its result which files it read.
+pub(super) fn watched<T>(
+    read: &dyn Fn(&Path) -> io::Result<String>,
+    load: impl FnOnce(&dyn Fn(&Path) -> io::Result<String>) -> T,
+) -> (T, Seen) {
+    let seen = RefCell::new(Seen::default());
+    let loaded = load(&|path| {
+        // Before it is read: a change that comes meanwhile is seen afterwards.
+        seen.borrow_mut().0.entry(path.to_owned()).or_insert_with(|| stamp(path));
+        read(path)
+    });
+    (loaded, seen.into_inner())
 }
 
 /// What to say about a configuration that cannot be read: another one that may be meant, or how to begin.

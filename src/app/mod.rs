@@ -37,6 +37,7 @@ use crate::store::embedded::Embedded;
 use crate::store::notebook::Notebook;
 pub use checkup::{Finding, Standing, checkup};
 pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
+use files::Seen;
 pub use files::{read, unreadable};
 // The command line has no other way to the store, nor to the router and the policies of a file.
 pub use crate::driver::FilePolicies;
@@ -45,7 +46,7 @@ pub use crate::store::arrivals::{Arrivals, arrivals};
 pub use crate::store::doctor::{Damage, DoctorReport, doctor};
 
 use log::Log;
-use reload::{Reloader, Stamp};
+use reload::Reloader;
 pub use token::FILE as TOKEN_FILE;
 
 /// What the command line says about a run.
@@ -165,9 +166,8 @@ pub fn end_with(parent: u32) -> anyhow::Result<()> {
 /// # Errors
 /// What kept it from beginning, or from ending well.
 pub fn run(options: Options) -> Result<(), Failure> {
-    // Before the file is read: a change that comes while the store opens is seen afterwards.
-    let seen = reload::stamp(&options);
-    let mut config = options.load().map_err(Failure::Configuration)?;
+    let (loaded, seen) = files::watched(&read, |files| options.load_through(files));
+    let mut config = loaded.map_err(Failure::Configuration)?;
     let log = Log::init(&config.log);
     let descriptors = descriptors::raise();
     descriptors::suffice(descriptors)?;
@@ -215,7 +215,7 @@ impl Running {
         options: Options,
         config: Config,
         log: Log,
-        seen: Option<Stamp>,
+        seen: Seen,
         descriptors: Option<usize>,
         runtime: &Runtime,
     ) -> anyhow::Result<Self> {

@@ -1,9 +1,9 @@
 //! A changed configuration, applied live: whole or not at all.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use super::files::read_again;
+use super::files::{Seen, read_again, watched};
 use super::log::Log;
 use super::{Options, access, deliverer, descriptors};
 use crate::admin::Admin;
@@ -16,8 +16,10 @@ use crate::listen::{Certificates, Front, Order, Sender, Source};
 pub(super) struct Reloader {
     options: Options,
     config: Config,
-    /// What the file was when it was last read, whether it could be applied or not.
-    seen: Option<Stamp>,
+    /// What the files were when they were last read, whether they could be applied or not.
+    seen: Seen,
+    /// What was read last was not applied.
+    refused: bool,
     /// How many files this process may open.
     descriptors: Option<usize>,
     log: Log,
@@ -30,15 +32,12 @@ pub(super) struct Reloader {
     token: Secret,
 }
 
-/// What the file was: its time and size.
-pub(super) type Stamp = (SystemTime, u64);
-
 /// What a run began with.
 pub(super) struct State {
     pub(super) options: Options,
     pub(super) config: Config,
-    /// What the file was before it was read.
-    pub(super) seen: Option<Stamp>,
+    /// What its files were before they were read.
+    pub(super) seen: Seen,
     /// How many files this process may open.
     pub(super) descriptors: Option<usize>,
     pub(super) token: Secret,
@@ -54,7 +53,20 @@ impl Reloader {
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
         let State { options, config, seen, descriptors, token } = state;
-        Self { options, config, seen, descriptors, log, front, admin, handle, certificates, complaint: None, token }
+        Self {
+            options,
+            config,
+            seen,
+            refused: false,
+            descriptors,
+            log,
+            front,
+            admin,
+            handle,
+            certificates,
+            complaint: None,
+            token,
+        }
     }
 
     /// How long a drain may take.
@@ -65,15 +77,16 @@ impl Reloader {
     /// Reads the files again where they changed, or when `asked` for it.
     pub(super) async fn reload(&mut self, asked: bool) {
         self.certificates();
-        let stamp = stamp(&self.options);
-        if !asked && stamp == self.seen {
+        if !asked && !self.seen.is_stale() {
             return;
         }
-        self.seen = stamp;
-        match self.apply().await {
+        let was_refused = self.refused;
+        let applied = self.apply().await;
+        self.refused = applied.is_err();
+        match applied {
             Ok(changes) => {
                 self.handle.metrics().config_ok.set(1);
-                if asked || !changes.is_empty() {
+                if asked || was_refused || !changes.is_empty() {
                     tracing::info!(changes = changes.join("; "), "configuration applied");
                 }
             }
@@ -86,7 +99,10 @@ impl Reloader {
 
     async fn apply(&mut self) -> Result<Vec<String>, Vec<String>> {
         let in_words = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let mut new = self.options.load_through(&read_again).map_err(in_words)?;
+        let (loaded, seen) = watched(&read_again, |files| self.options.load_through(files));
+        let before = std::mem::take(&mut self.seen);
+        self.seen = if loaded.is_ok() { seen } else { seen.and(before) };
+        let mut new = loaded.map_err(in_words)?;
         if let Some(lowered) = descriptors::fit(&mut new, self.descriptors) {
             tracing::warn!("{lowered}");
         }
@@ -197,10 +213,4 @@ fn joined<'s>(source: &'s Source, of: impl Fn(&'s Sender) -> Option<&'s str>) ->
     let mut all: Vec<&str> = source.senders.iter().filter_map(of).collect();
     all.dedup();
     (!all.is_empty()).then(|| all.join(", "))
-}
-
-/// A file that is replaced by renaming or through a link has another time or size; that of its target counts.
-pub(super) fn stamp(options: &Options) -> Option<Stamp> {
-    let metadata = std::fs::metadata(&options.config).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }

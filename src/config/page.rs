@@ -22,7 +22,7 @@ what a file comes to. How values are written:
 | size | `64KiB`, `26MiB`, `2GiB` (1024), `1GB` (1000), or plain bytes |
 | rate | `500/s`, `10000/m` |
 | key | an expression such as `body.account.id`, a list of them (the first that finds something), or `{ join: [a, b] }` (all of them); see [keys](keys.md) |
-| secret | text, `\"${NAME}\"` or `file:/path` |
+| secret | text, `\"${NAME}\"` or `file:/path`, which is read again when it changes |
 | anywhere | `${NAME}` is an environment variable, `${NAME:-default}` one that may be missing, `$$` a literal `$`; inside `{ }` and `[ ]` it needs quotes |
 
 A changed file is applied while running, whole or not at all. `listen.address`, `listen.tls` (on or off), `listen.h2c`, `admin.address` and `store` need a restart. A field that is *not in this version* is refused with

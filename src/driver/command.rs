@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::run::Driver;
 use super::upstream::UpstreamChange;
+use super::watch::LastAnswers;
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, GroupView, Rate, Settings, Slots, Sort};
 use crate::event::{Group, Now};
@@ -46,6 +47,8 @@ pub struct UpstreamInfo {
     pub rate: Option<Rate>,
     /// What a person changed.
     pub live: Option<Live<UpstreamChange>>,
+    /// How it answered most recently.
+    pub last: LastAnswers,
     /// Its breaker.
     pub breaker: BreakerState,
     /// Who holds the slots.
@@ -85,6 +88,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 concurrency: settings.slots,
                 rate: settings.rate,
                 live: driver.upstream.live(),
+                last: driver.delivery.watch.last().clone(),
                 breaker: engine.breaker(),
                 slots: engine.slots(),
                 median: engine.median(),

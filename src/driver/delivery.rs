@@ -11,9 +11,10 @@ use tokio::task::JoinSet;
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
+use super::watch::Watch;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
-use crate::event::{Event, Lane, Now, Seq, Wall};
+use crate::event::{Event, EventId, Group, Lane, Now, Seq, Wall};
 use crate::metrics::{EventMetrics, Metrics};
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
 
@@ -35,9 +36,26 @@ pub(super) enum Done {
     /// Retrying events.
     DueLoaded(usize, Result<Vec<Pending>, Error>),
     /// A live request was answered: its attempt, where there was one.
-    Live(Option<(Ticket, Ending, Duration)>),
+    Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
     LiveGone(LiveId),
+}
+
+/// How the attempt of a live request ended.
+pub(super) struct LiveEnd {
+    pub(super) ticket: Ticket,
+    pub(super) ending: Ending,
+    pub(super) took: Duration,
+    /// What went wrong, in words.
+    pub(super) error: Box<str>,
+}
+
+/// An attempt that ended and whose settlement is not written yet.
+struct Ended {
+    note: AttemptNote,
+    source: Arc<str>,
+    /// Of which event, for the log; `None` when it could not be read.
+    event: Option<(EventId, Group)>,
 }
 
 /// What is under way, and what belongs to it.
@@ -52,8 +70,8 @@ pub(super) struct Delivery {
     cancels: HashMap<Ticket, oneshot::Sender<()>>,
     calls: Calls,
     window: Window,
-    /// Ended attempts whose settlement is not written yet, with their event's source.
-    ended: HashMap<Seq, (AttemptNote, Arc<str>)>,
+    ended: HashMap<Seq, Ended>,
+    pub(super) watch: Watch,
 }
 
 impl Delivery {
@@ -74,6 +92,7 @@ impl Delivery {
             calls: Calls::default(),
             window: Window::default(),
             ended: HashMap::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -214,7 +233,7 @@ impl Delivery {
             engine::Verdict::Discarded => Verdict::Discarded,
         };
         let ends_attempt = !matches!(settle.verdict, engine::Verdict::Begun);
-        let attempt = self.ended.get(&settle.seq).filter(|_| ends_attempt).map(|(note, _)| note.clone());
+        let attempt = self.ended.get(&settle.seq).filter(|_| ends_attempt).map(|ended| ended.note.clone());
         Settlement { seq: settle.seq, at: settle.at, verdict, attempt }
     }
 
@@ -234,14 +253,15 @@ impl Delivery {
                     attempt.started = now.wall;
                 }
                 // Of an event that could not be read the source is not known either.
-                let source = event.map_or_else(Arc::default, |event| Arc::clone(&event.source));
-                self.ended.insert(seq, (outcome::note(&attempt), source));
-                engine.on_finished(ticket, ending, attempt.took, now);
+                let source = event.as_ref().map_or_else(Arc::default, |event| Arc::clone(&event.source));
+                let event = event.map(|event| (event.id, event.lane.group.clone()));
+                self.ended.insert(seq, Ended { note: outcome::note(&attempt), source, event });
+                self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
             }
             Done::Live(None) => {}
-            Done::Live(Some((ticket, ending, took))) => {
+            Done::Live(Some(LiveEnd { ticket, ending, took, error })) => {
                 self.cancels.remove(&ticket);
-                engine.on_finished(ticket, ending, took, now);
+                self.finished(ticket, ending, (took, &error), engine, now);
             }
             Done::LiveGone(live) => {
                 self.calls.forget(live);
@@ -279,16 +299,26 @@ impl Delivery {
         }
     }
 
+    /// Tells the engine, and the log what that changed: at once, while this error is the last one.
+    fn finished(&mut self, ticket: Ticket, ending: Ending, said: (Duration, &str), engine: &mut Engine, now: Now) {
+        let (took, error) = said;
+        self.watch.ended(ending, error, now.wall);
+        engine.on_finished(ticket, ending, took, now);
+        self.watch.say(engine, now.mono);
+    }
+
     /// A settlement is durable: its attempt is written down, and the event's end is counted.
     fn settled(&mut self, settle: &Settle) {
         if matches!(settle.verdict, engine::Verdict::Begun) {
             return;
         }
-        let source = self.ended.remove(&settle.seq).map(|(_, source)| source).unwrap_or_default();
+        let (source, event) =
+            self.ended.remove(&settle.seq).map_or_else(Default::default, |ended| (ended.source, ended.event));
         match &settle.verdict {
             engine::Verdict::Delivered => self.counters(&source).delivered(),
             engine::Verdict::Dead(reason) => {
-                tracing::warn!(seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
+                let (id, group) = event.map(|(id, group)| (id.to_string(), group.to_string())).unwrap_or_default();
+                tracing::warn!(id, group, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
                 self.counters(&source).dead();
             }
             _ => {}

@@ -12,10 +12,10 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::delivery::{Done, attempt};
+use super::delivery::{Done, LiveEnd, attempt};
 use super::outcome;
 use crate::deliver::{Answer, Attempt, BodyEnd, Deliver, Job, Outcome};
-use crate::engine::{Ending, Engine, LiveDispatch, LiveId, Ticket, Unserved};
+use crate::engine::{Ending, Engine, LiveDispatch, LiveId, Unserved};
 use crate::event::{Event, Mono, Now, Wall};
 
 /// The longest answer that is relayed. It is held in memory as a whole before its first byte goes out, for an answer that breaks off
@@ -156,7 +156,8 @@ impl Calls {
         let turn = self.0.remove(&dispatch.live);
         let turn = turn.map(|turn| turn.send(Turn::Go { dispatch, deliver, cancelled }));
         if !matches!(turn, Some(Ok(()))) {
-            work.spawn(async move { Done::Live(Some((ticket, Ending::NotSent, Duration::ZERO))) });
+            let (ending, took) = (Ending::NotSent, Duration::ZERO);
+            work.spawn(async move { Done::Live(Some(LiveEnd { ticket, ending, took, error: Box::default() })) });
         }
     }
 
@@ -212,16 +213,15 @@ async fn go(
         attempt = attempt(deliver, job, cancelled) => attempt,
         () = reply.closed() => Attempt::cancelled(1, Wall(0), Duration::ZERO, "its sender has gone"),
     };
-    let ended: (Ticket, Ending, Duration) =
-        (dispatch.ticket, outcome::live_ending(&attempt, dispatch.wait), attempt.took);
-    let error = attempt.error.clone();
+    let (ending, took) = (outcome::live_ending(&attempt, dispatch.wait), attempt.took);
+    let ended = LiveEnd { ticket: dispatch.ticket, ending, took, error: attempt.error.clone() };
     let answered = answered(attempt);
     if let Err(why) = answered
         && !reply.is_closed()
     {
         // It leaves no record anywhere but here.
         let (source, group) = (&*event.source, &event.lane.group);
-        tracing::warn!(source, %group, outcome = why.as_str(), error = &*error, "a live request has no answer to relay");
+        tracing::warn!(source, %group, outcome = why.as_str(), error = &*ended.error, "a live request has no answer to relay");
     }
     answer(reply, answered);
     Done::Live(Some(ended))

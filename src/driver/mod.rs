@@ -16,6 +16,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 mod upstream;
+mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +44,7 @@ pub use rejections::{Rejection, Rejections};
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
+pub use watch::{Failure, LastAnswers};
 
 /// Submissions that may wait for the driver. More than the connections that may be open by default, so that on HTTP/1.1
 /// the connection limit is met first.

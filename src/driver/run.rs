@@ -101,6 +101,7 @@ impl Driver {
                 self.delivery.call(call, &mut self.engine, now);
             }
             self.execute(now);
+            self.delivery.watch.say(&mut self.engine, now.mono);
             alarm.set(self.engine.poll_timeout(), now.mono);
             self.shared.beat.store(now.mono.0, Ordering::Relaxed);
             if self.stopping && self.appends.is_idle() && self.engine.is_drained() {
@@ -173,6 +174,7 @@ impl Driver {
             tracing::info!("a change of the upstream has expired");
             self.apply_upstream(now);
         }
+        self.delivery.watch.tick();
         self.show_sizes(now);
     }
 

@@ -111,6 +111,16 @@ impl Upstream {
         }
     }
 
+    /// When it opened most recently.
+    pub(super) fn opened(&self) -> Mono {
+        self.opened
+    }
+
+    /// Failures in its window.
+    pub(super) fn failures(&self) -> u32 {
+        self.counts.iter().map(|(.., failures)| failures).sum()
+    }
+
     /// When it will change by itself.
     pub(super) fn wake(&self) -> Option<Mono> {
         match self.position {
@@ -171,6 +181,11 @@ impl Upstream {
         self.held_until > now
     }
 
+    /// Until when it asked for that.
+    pub(super) fn held_until(&self) -> Mono {
+        self.held_until
+    }
+
     pub(super) fn state(&self) -> BreakerState {
         match (self.position, self.slow_start) {
             (Position::Open { until }, _) => BreakerState::Open { until },
@@ -204,7 +219,7 @@ impl Upstream {
 
     fn is_over(&self, settings: &UpstreamBreaker, now: Mono) -> bool {
         let attempts: u32 = self.counts.iter().map(|(_, attempts, _)| attempts).sum();
-        let failures: u32 = self.counts.iter().map(|(.., failures)| failures).sum();
+        let failures = self.failures();
         failures >= settings.failures
             && f64::from(failures) >= f64::from(attempts) * settings.ratio
             && all_within(&self.failed, settings.groups as usize, now, settings.window)
@@ -275,6 +290,8 @@ pub(super) struct OfGroup {
     /// When the failures of the row were, oldest first, within the window; fewer than open it.
     row: VecDeque<Mono>,
     openings: u32,
+    /// Since when it is not closed.
+    opened: Option<Mono>,
     /// Open until then, half-open from then on.
     until: Option<Mono>,
 }
@@ -288,6 +305,11 @@ impl OfGroup {
             Some(_) if in_flight > 0 => Err(None),
             Some(_) => Ok(()),
         }
+    }
+
+    /// Since when it is not closed; `None` while it is.
+    pub(super) fn opened(&self) -> Option<Mono> {
+        self.opened
     }
 
     /// Whether forgetting it would change nothing, when failures from before `past` mean nothing any more.
@@ -316,6 +338,7 @@ impl OfGroup {
     }
 
     fn open(&mut self, settings: &GroupBreaker, now: Mono) {
+        self.opened.get_or_insert(now);
         self.until = Some(now.plus(doubled(settings.open, self.openings, settings.open_max)));
         self.openings = self.openings.saturating_add(1);
         self.row.clear();

@@ -107,9 +107,9 @@ impl Retries {
         self.waiting.remove(&(at, seq)).map(|(lid, ev, _)| (lid, ev))
     }
 
-    /// Every event that waits, and of which lane.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (u32, &Ev)> {
-        self.waiting.values().map(|(lid, ev, _)| (*lid, ev))
+    /// Every event that waits, until when, and of which lane; the next one first.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (Mono, u32, &Ev)> {
+        self.waiting.iter().map(|((at, _), (lid, ev, _))| (*at, *lid, ev))
     }
 
     pub(super) fn places(&self) -> usize {

@@ -115,6 +115,14 @@ impl Ending {
         !matches!(self, Self::NoAnswer | Self::Never(None) | Self::Cancelled | Self::NotSent)
     }
 
+    /// The status that refused it or that failed, where there was one.
+    pub(super) fn status(self) -> Option<u16> {
+        match self {
+            Self::Client(status) | Self::Server { status, .. } | Self::Never(Some(status)) => Some(status),
+            Self::Success | Self::NoAnswer | Self::Never(None) | Self::Cancelled | Self::NotSent => None,
+        }
+    }
+
     /// In words, for the reason of a dead letter.
     pub(super) fn words(self) -> String {
         match self {

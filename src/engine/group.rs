@@ -94,6 +94,8 @@ pub(super) struct GroupState {
     pub(super) breaker: OfGroup,
     /// When it last had a failure that the upstream's breaker counts.
     pub(super) failed: Option<Mono>,
+    /// How its last failed attempt was answered, `Some(None)` when it was not; for people.
+    pub(super) last_failure: Option<Option<u16>>,
     pub(super) side: bool,
     /// Time in which the upstream answered this group and no other.
     pub(super) answered_alone_us: u64,
@@ -138,6 +140,7 @@ impl GroupState {
             held_until: Mono(0),
             breaker: OfGroup::default(),
             failed: None,
+            last_failure: None,
             side: false,
             answered_alone_us: 0,
             charged_us: 0,

@@ -397,6 +397,7 @@ impl Engine {
             }
             return;
         }
+        let before = self.before(lease.gid);
         let settings = self.settings.breakers;
         let failed = ending.fails_upstream();
         let answered = ending.is_answer();
@@ -407,6 +408,9 @@ impl Engine {
         if failed {
             group.failed = Some(now);
         }
+        if ending != Ending::Success {
+            group.last_failure = Some(ending.status());
+        }
         if answered && let Some((last, whose)) = self.upstream.answered.replace((now, lease.gid)) {
             let between = micros(now.since(last).min(ANSWER_GAP_MAX));
             self.upstream.answered_us += between;
@@ -415,6 +419,7 @@ impl Engine {
             }
         }
         self.hold_back(lease.gid, ending, now);
+        self.notice(lease.gid, before, now);
     }
 
     /// A `Retry-After` of a 429 or a 503.

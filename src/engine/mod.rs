@@ -54,6 +54,7 @@ mod lazy;
 mod lease;
 mod ledger;
 mod live;
+mod notice;
 mod order;
 mod price;
 mod rate;
@@ -75,6 +76,7 @@ use std::time::Duration;
 
 pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
 pub use live::{LiveId, Unserved};
+pub use notice::Notice;
 pub use request::{
     Batch, BreakerState, Dispatch, GroupView, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
     Verdict, WaitReason,
@@ -92,6 +94,7 @@ use lane::{LaneState, Limits};
 use lease::Leases;
 use ledger::Ledgers;
 use live::Live;
+use notice::Notices;
 use price::Durations;
 use rate::Gcra;
 use rng::Rng;
@@ -148,6 +151,7 @@ pub struct Engine {
     retries: Retries,
     outbox: Outbox,
     requests: VecDeque<Request>,
+    notices: Notices,
     loads: usize,
     /// Lanes whose read failed, by when to ask again.
     reloads: VecDeque<(Mono, u32)>,
@@ -214,6 +218,7 @@ impl Engine {
             retries: Retries::default(),
             outbox: Outbox::default(),
             requests: VecDeque::new(),
+            notices: Notices::default(),
             loads: 0,
             reloads: VecDeque::new(),
             draining: false,

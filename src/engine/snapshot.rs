@@ -15,8 +15,22 @@ fn minute(group: &GroupState) -> Minute {
     group.ledger.stats.as_ref().map(|stats| stats.minute.clone()).unwrap_or_default()
 }
 
-/// When the oldest event of each group was received that is in no lane: leased, or waiting for its time.
-type Elsewhere = HashMap<u32, i64>;
+/// What is known of the events of a group that are in no lane: leased, or waiting for their time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Away {
+    /// When the oldest of them was received, on the line.
+    received: Option<i64>,
+    /// When the next retry is due.
+    due: Option<Mono>,
+}
+
+/// By group.
+type Elsewhere = HashMap<u32, Away>;
+
+/// The earlier of two times, where there are any.
+fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    one.into_iter().chain(other).min()
+}
 
 impl Engine {
     /// Counters, and where all pending events stand (I1).
@@ -74,15 +88,33 @@ impl Engine {
         self.draining && self.leases.len() == 0 && self.outbox.is_empty()
     }
 
-    /// Retrying events whose time came more than `late` ago and that could go: their group is ready for them and they are not leased. Takes
-    /// time in the number of active lanes.
+    /// Retrying events whose time came more than `late` ago and that could go: a slot is free, no gate is closed to them and they are not
+    /// leased. Takes time in the number of active lanes.
     #[must_use]
     pub fn retries_overdue(&self, late: Duration) -> u64 {
+        if !self.takes_retries() {
+            return 0;
+        }
+        let ramp = self.leases.len() * 2 < self.settings.slots as usize;
         let ready = |lane: &&lane::LaneState| {
-            self.groups.get(lane.group).is_some_and(|group| matches!(group.standing, Standing::Ready(_)))
+            self.groups.get(lane.group).is_some_and(|group| match group.standing {
+                Standing::Ready(class) if class.has(Class::RAMP) && !ramp => false,
+                Standing::Ready(_) => {
+                    self.state(group) == State::Ready && group.retry_in_flight < self.settings.group_retry_slots()
+                }
+                _ => false,
+            })
         };
         let lanes = self.lanes.iter().map(|(_, lane)| lane).filter(ready);
         lanes.map(|lane| lane.due_before(self.now, late)).sum()
+    }
+
+    /// Whether the upstream as a whole would take a retry now.
+    fn takes_retries(&self) -> bool {
+        let rate = self.settings.rate.is_none_or(|rate| self.upstream.rate.ready(rate, self.now).is_ok());
+        let held = self.upstream.breaker.is_held(self.now);
+        let slot = self.slots().free > 0 && self.leases.retry < self.settings.retry_slots();
+        rate && slot && !held && !self.draining
     }
 
     /// Comparisons made so far to keep ready groups in order and to pick from them (R1).
@@ -96,14 +128,15 @@ impl Engine {
     pub fn group(&self, name: &Group, now: Mono) -> GroupView {
         let active = self.names.get(name).and_then(|gid| Some((*gid, self.groups.get(*gid)?)));
         if let Some((gid, group)) = active {
-            let oldest = self.oldest(gid, group, &self.elsewhere(Some(gid)), now);
-            return self.view(group, oldest, now);
+            let elsewhere = self.elsewhere(Some(gid));
+            let oldest = self.oldest(gid, group, &elsewhere, now);
+            return self.view(group, oldest, self.next_due(gid, group, &elsewhere), now);
         }
         let mut idle = GroupState::new(name.clone(), (self.policies)(name));
         idle.paused = self.paused.contains(name);
         let ledger = self.ledgers.get(name);
         idle.ledger = ledger.cloned().unwrap_or_default();
-        let view = self.view(&idle, Duration::ZERO, now);
+        let view = self.view(&idle, Duration::ZERO, None, now);
         GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), ..view }
     }
 
@@ -111,7 +144,7 @@ impl Engine {
     #[must_use]
     pub fn groups(&self, sort: Sort, limit: usize, now: Mono) -> Vec<GroupView> {
         let elsewhere = self.elsewhere(None);
-        let mut all: Vec<(u64, Duration, &GroupState)> = Vec::with_capacity(self.groups.len());
+        let mut all: Vec<(u64, Duration, u32, &GroupState)> = Vec::with_capacity(self.groups.len());
         for (gid, group) in self.groups.iter() {
             let oldest = self.oldest(gid, group, &elsewhere, now);
             let key = match sort {
@@ -120,10 +153,13 @@ impl Engine {
                 Sort::Seconds => minute(group).worker_us(now),
                 Sort::Rate => (minute(group).arrival_rate(now) * 1_000.0) as u64,
             };
-            all.push((key, oldest, group));
+            all.push((key, oldest, gid, group));
         }
-        all.sort_unstable_by(|(a, _, one), (b, _, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
-        all.iter().take(limit).map(|(_, oldest, group)| self.view(group, *oldest, now)).collect()
+        all.sort_unstable_by(|(a, _, _, one), (b, _, _, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
+        let view = |(_, oldest, gid, group): (u64, Duration, u32, &GroupState)| {
+            self.view(group, oldest, self.next_due(gid, group, &elsewhere), now)
+        };
+        all.into_iter().take(limit).map(view).collect()
     }
 
     /// How long the oldest pending event of each active group has waited since it was received. Takes time in the number of active
@@ -135,19 +171,29 @@ impl Engine {
 
     /// Of all groups, or of one.
     fn elsewhere(&self, wanted: Option<u32>) -> Elsewhere {
-        let mut oldest = Elsewhere::new();
-        let leased = self.leases.iter().filter_map(|(_, lease)| Some((lease.gid, lease.work.event()?.1.received)));
+        let mut away = Elsewhere::new();
+        let leased =
+            self.leases.iter().filter_map(|(_, lease)| Some((lease.gid, lease.work.event()?.1.received, None)));
         let group = |lid| self.lanes.get(lid).map(|lane| lane.group);
-        let waiting = self.retries.waiting().filter_map(|(lid, ev)| Some((group(lid)?, ev.received)));
-        for (gid, received) in leased.chain(waiting).filter(|(gid, _)| wanted.is_none_or(|wanted| *gid == wanted)) {
-            oldest.entry(gid).and_modify(|first| *first = received.min(*first)).or_insert(received);
+        let waiting = self.retries.waiting().filter_map(|(at, lid, ev)| Some((group(lid)?, ev.received, Some(at))));
+        let all = leased.chain(waiting).filter(|(gid, ..)| wanted.is_none_or(|wanted| *gid == wanted));
+        for (gid, received, due) in all {
+            let known = away.entry(gid).or_default();
+            *known = Away { received: earlier(known.received, Some(received)), due: earlier(known.due, due) };
         }
-        oldest
+        away
+    }
+
+    /// When the next retry of the group is due that waits for its time, in memory or in the store.
+    fn next_due(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere) -> Option<Mono> {
+        let stored = group.lanes().filter_map(|lid| Some(self.lanes.get(lid)?.rare.missed?.1)).min();
+        earlier(elsewhere.get(&gid).and_then(|away| away.due), stored)
     }
 
     fn oldest(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere, now: Mono) -> Duration {
         let lanes = group.lanes().filter_map(|lid| self.lanes.get(lid));
-        let received = lanes.filter_map(lane::LaneState::oldest).chain(elsewhere.get(&gid).copied()).min();
+        let away = elsewhere.get(&gid).and_then(|away| away.received);
+        let received = lanes.filter_map(lane::LaneState::oldest).chain(away).min();
         received.map_or(Duration::ZERO, |at| ev::since_line(at, now))
     }
 
@@ -156,7 +202,7 @@ impl Engine {
         group.lanes().filter_map(|lid| self.lanes.get(lid)).any(lane::LaneState::is_reading)
     }
 
-    fn view(&self, group: &GroupState, oldest: Duration, now: Mono) -> GroupView {
+    fn view(&self, group: &GroupState, oldest: Duration, due: Option<Mono>, now: Mono) -> GroupView {
         let state = self.state(group);
         let minute = minute(group);
         let (arrival_rate, drain_rate) = (minute.arrival_rate(now), minute.drain_rate(now));
@@ -165,7 +211,7 @@ impl Engine {
         GroupView {
             group: group.name.clone(),
             state,
-            reason: self.reason(group, state, now),
+            reason: self.reason(group, state, due, now),
             weight: group.policy.weight,
             concurrency: group.cap(&self.settings),
             rate: group.policy.rate,
@@ -196,6 +242,9 @@ impl Engine {
         let closed = self.upstream.breaker.is_closed();
         match group.standing {
             Standing::Idle if group.is_paused() => State::Paused,
+            Standing::Ready(_) if self.upstream.paused => State::Paused,
+            Standing::Ready(_) if self.upstream.breaker.is_held(self.now) => State::Held,
+            Standing::Idle if group.counts.queued > 0 && self.upstream.paused => State::Paused,
             Standing::Idle if group.counts.queued > 0 && self.is_reading(group) => State::Ready,
             Standing::Idle if group.counts.queued > 0 => State::Held,
             Standing::Idle => State::Idle,
@@ -213,18 +262,19 @@ impl Engine {
     }
 
     /// Why a group does not run, in words.
-    fn reason(&self, group: &GroupState, state: State, now: Mono) -> String {
+    fn reason(&self, group: &GroupState, state: State, due: Option<Mono>, now: Mono) -> String {
         let left = |until: Mono| until.since(now).as_millis().div_ceil(1_000);
+        let held = group.held_until.max(self.upstream.breaker.held_until());
         match state {
-            State::Idle if group.counts.retrying > 0 => "its retries are not due yet".into(),
+            State::Idle if group.counts.retrying > 0 => retries_wait(group, due.map(left)),
             State::Idle => String::new(),
-            State::Ready if self.upstream.paused => "the upstream is paused".into(),
             State::Ready if self.draining => "draining: no further attempt is made".into(),
             State::Ready if group.standing == Standing::Idle => "its next events are being read from the store".into(),
             State::Ready => String::new(),
             State::Capped => format!("{} attempts in flight, its cap", group.in_flight()),
             State::Limited => "its rate has no token now".into(),
-            State::Paused => "paused".into(),
+            State::Paused if group.is_paused() => "paused".into(),
+            State::Paused => "the upstream is paused".into(),
             State::Broken => match (group.breaker.may_go(0, now), self.breaker()) {
                 (Err(Some(until)), _) => format!("its breaker is open for {} s more", left(until)),
                 (Ok(()), BreakerState::Open { until }) => {
@@ -233,12 +283,26 @@ impl Engine {
                 (Ok(()), BreakerState::HalfOpen) => "the upstream's breaker lets one attempt through at a time".into(),
                 _ => "its breaker lets one attempt through at a time".into(),
             },
-            State::Held if group.held_until > now => {
-                format!("the upstream asked to wait (Retry-After), {} s more", left(group.held_until))
+            State::Held if held > now => {
+                format!("the upstream asked to wait (Retry-After), {} s more", left(held))
             }
             State::Held => "its events wait behind their order keys".into(),
             State::Slow => "slow groups hold all the slots they may".into(),
             State::RetrySlots => "retries hold all the slots they may".into(),
         }
+    }
+}
+
+/// A group all of whose events wait for a further attempt, the next one in so many seconds.
+fn retries_wait(group: &GroupState, left: Option<u128>) -> String {
+    let next = match (group.counts.retrying, left) {
+        (_, None) => "its retries are not due yet".to_owned(),
+        (1, Some(left)) => format!("1 retry, in {left} s"),
+        (n, Some(left)) => format!("{n} retries, the next in {left} s"),
+    };
+    match group.last_failure {
+        None => next,
+        Some(None) => format!("{next}; the last failure got no answer"),
+        Some(Some(status)) => format!("{next}; the last failure was answered with {status}"),
     }
 }

@@ -216,14 +216,15 @@ async fn ingest(
     let path = parts.uri.path().to_owned();
     let found = table.find(&path, front.clock.now().mono)?;
     let source = found.source;
-    source.allows(head::sender(&parts.headers, connection.peer, &table.settings.trusted_proxies))?;
+    let from = head::sender(&parts.headers, connection.peer, &table.settings.trusted_proxies);
+    source.allows(from)?;
     let seen = head::seen(parts, connection.tls, connection.trusted);
 
     // A provider's question, whatever its method; one without a body whatever the store does.
     let asks = handshake::may_ask(&found, &seen, parts);
     let mut answer = None;
     if asks && body.is_end_stream() {
-        answer = handshake::answer(front, &found, &seen, parts, b"").await?;
+        answer = handshake::answer(front, &found, &seen, parts, (from, b"")).await?;
     }
     if let Some(answer) = answer.take_if(|_| !source.forward_handshakes) {
         return Ok(reply::handshake(answer));
@@ -235,7 +236,7 @@ async fn ingest(
     *seen_bytes = body.len();
     let now = front.clock.now();
     if asks && answer.is_none() {
-        answer = handshake::answer(front, &found, &seen, parts, &body).await?;
+        answer = handshake::answer(front, &found, &seen, parts, (from, &body)).await?;
     }
     match &answer {
         Some(_) if !source.forward_handshakes => return Ok(reply::handshake(answer.take().expect("it is there"))),

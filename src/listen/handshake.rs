@@ -3,6 +3,8 @@
 //! What a question is and what its answer is made of, `verify` knows. Here stands when it is asked for: before the source's
 //! methods are looked at, whatever the store does, and at a bounded pace.
 
+use std::net::IpAddr;
+
 use http::request::Parts;
 
 use super::accept::{Found, Front, as_request};
@@ -31,7 +33,7 @@ pub(super) async fn answer(
     found: &Found<'_, '_>,
     seen: &Seen,
     parts: &Parts,
-    body: &[u8],
+    (from, body): (IpAddr, &[u8]),
 ) -> Result<Option<verify::Reply>, Refused> {
     if body.len() > BODY_BYTES_MAX {
         return Ok(None);
@@ -40,7 +42,7 @@ pub(super) async fn answer(
     for sender in found.source.senders.iter().filter(|sender| sender.verifier.asks(&request)) {
         let judged = judge_one(&sender.verifier, &front.fetch, &request, now).await?;
         if let Some(answer) = sender.verifier.answer(&request, judged.ok().as_ref(), When::At(now.wall)) {
-            return give(front, found, sender, answer, now).await.map(Some);
+            return give(front, found, sender, answer, (from, now)).await.map(Some);
         }
     }
     Ok(None)
@@ -52,10 +54,10 @@ async fn give(
     found: &Found<'_, '_>,
     sender: &Sender,
     answer: verify::Reply,
-    now: Now,
+    (from, now): (IpAddr, Now),
 ) -> Result<verify::Reply, Refused> {
     let (source, metrics) = (&found.source.name, &found.source.metrics);
-    if !found.source.handshakes.take(now.mono) {
+    if !found.source.handshakes.take(from, now.mono) {
         metrics.handshake("limited");
         return Err(Refused::Questions);
     }

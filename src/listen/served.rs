@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::group::Rules;
 use super::head;
-use super::pace::Pace;
+use super::pace::{Pace, PaceByAddress};
 use super::reply::Refused;
 use super::{Fetch, NoKey, Sender, Source};
 use crate::event::Now;
@@ -15,7 +15,7 @@ use crate::verify::{Material, Rejection, Request, Verified, Verifier, When};
 
 /// How often it is said that senders still sign with an old secret: a rotation takes hours, and one line an hour is read.
 const OLD_SECRET_EVERY: Duration = Duration::from_hours(1);
-/// Handshakes that are answered at once, and one every so long after that. Providers ask once, or once an hour; whoever asks more
+/// Handshakes of one address that are answered at once, and one every so long after that. Providers ask once, or once an hour; whoever asks more
 /// than ten times a second is none of them, and gets 429. A setup that checks many subscriptions of one address at once passes.
 const HANDSHAKES_AT_ONCE: u32 = 100;
 const HANDSHAKES_EVERY: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ pub(super) struct Served {
     /// The rules of each sender.
     rules: Vec<Rules>,
     pub(super) metrics: SourceMetrics,
-    pub(super) handshakes: Pace,
+    pub(super) handshakes: PaceByAddress,
     old_secret: Pace,
 }
 
@@ -48,7 +48,7 @@ impl Served {
     pub(super) fn new(source: Source, metrics: SourceMetrics) -> Self {
         Self {
             rules: source.senders.iter().map(|sender| Rules::of(&source, sender)).collect(),
-            handshakes: Pace::new(HANDSHAKES_AT_ONCE, HANDSHAKES_EVERY),
+            handshakes: PaceByAddress::new(HANDSHAKES_AT_ONCE, HANDSHAKES_EVERY),
             old_secret: Pace::new(1, OLD_SECRET_EVERY),
             source,
             metrics,

@@ -218,9 +218,21 @@ impl<'b> Message<'b> {
 fn after_sns_host(url: &str) -> Option<&str> {
     let (region, rest) = url.strip_prefix("https://sns.")?.split_once('.')?;
     let rest = rest.strip_prefix("amazonaws.com")?;
-    let is_region =
-        region.len() >= 3 && region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    is_region.then(|| rest.strip_prefix(".cn").unwrap_or(rest))
+    is_region(region).then(|| rest.strip_prefix(".cn").unwrap_or(rest))
+}
+
+/// Whether this has the form of a region: `us-east-1`, `us-gov-west-1`, `ap-southeast-2`. Other services have names of their own there
+/// (`s3-us-west-2`, `execute-api`), and what stands under them may be anybody's.
+fn is_region(text: &str) -> bool {
+    let letters = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase());
+    let parts: Vec<_> = text.split('-').collect();
+    let [first, middle @ .., number] = parts.as_slice() else { return false };
+    first.len() == 2
+        && letters(first)
+        && (1..=2).contains(&middle.len())
+        && middle.iter().all(|part| part.len() >= 3 && letters(part))
+        && (1..=2).contains(&number.len())
+        && number.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Whether a certificate of SNS is here: `/SimpleNotificationService-` and digits.
@@ -255,4 +267,43 @@ fn paypal_certificate_host(url: &str) -> Option<(&'static str, &str)> {
 
 fn malformed(problem: impl Into<String>) -> Rejection {
     Rejection::MalformedBody { problem: problem.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_sns_is_at_sns_in_a_region() {
+        let is = |host: &str| is_sns_certificate(&format!("https://{host}/SimpleNotificationService-01.pem"));
+        for region in ["us-east-1", "us-gov-west-1", "ap-southeast-2", "eu-central-1", "me-south-1", "il-central-1"] {
+            assert!(is(&format!("sns.{region}.amazonaws.com")), "{region}");
+        }
+        assert!(is("sns.cn-north-1.amazonaws.com.cn"));
+        for other in [
+            "s3",
+            "s3-us-west-2",
+            "s3-website-us-east-1",
+            "execute-api",
+            "---",
+            "us-east",
+            "us-1",
+            "us-east-1a",
+            "us--1",
+            "us-east-1-2",
+            "elb-us-east-1",
+            "cloudfront",
+            "usa-east-1",
+            "us-east-111",
+        ] {
+            assert!(!is(&format!("sns.{other}.amazonaws.com")), "{other}");
+        }
+        for host in [
+            "sns.us-east-1.amazonaws.com.evil.example",
+            "sns.us-east-1.amazonaws.com:443",
+            "a@sns.us-east-1.amazonaws.com",
+        ] {
+            assert!(!is(host), "{host}");
+        }
+    }
 }

@@ -4,9 +4,9 @@
 //! is made of. A request without a row's own marker is none of it and goes the ordinary way.
 //!
 //! Strangers can ask too, so an answer gives nothing away. An echo is plain text of the token's
-//! own letters, short, and marked `nosniff`, so that no browser takes it for a page. A token that
-//! is answered with an HMAC has letters of which no event is made, or whoever asks could have an
-//! event signed. A signed question is answered only after its signature was right. No secret is
+//! own letters, short, and marked `nosniff`, so that no browser takes it for a page. Where a token
+//! is answered with its HMAC, whoever asks has a text of their own signed: a request whose signed text
+//! such a token could be is no event, however right its signature is. A signed question is answered only after its signature was right. No secret is
 //! ever taken from a request: one that is handed over is acknowledged while the operator lets it, and
 //! the operator takes it from there.
 
@@ -348,6 +348,17 @@ impl Verifier {
         self.agreed.token.is_none() && self.agreed.handshakes != Handshakes::Off && self.all_rows().any(takes)
     }
 
+    /// Whether what `request` has signed is a text that a handshake would sign for anybody who asks. Whether handshakes
+    /// are answered now does not matter: an answer of another day is as good.
+    pub(super) fn has_signed_on_demand(&self, request: &Request<'_>) -> bool {
+        let mut on_demand = self.all_rows().filter(|row| !row.signed).map(|row| &row.answer).peekable();
+        if on_demand.peek().is_none() {
+            return false;
+        }
+        let text = self.posted_payload(request.body).unwrap_or(Cow::Borrowed(request.body));
+        on_demand.any(|answer| answer.signs(&text))
+    }
+
     fn provider(&self) -> Option<&'static str> {
         self.preset().map(|preset| preset.name)
     }
@@ -422,14 +433,24 @@ impl Place {
     /// The token that stands there; `None` when it is not made of these letters.
     fn token(self, request: &Request<'_>, letters: Letters) -> Option<String> {
         let text = self.read(request)?;
-        let allowed = |byte: &u8| match byte {
-            b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=' => true,
-            b' ' | b':' => matches!(letters, Letters::Sentence),
-            byte => byte.is_ascii_alphanumeric(),
-        };
-        let good = !text.is_empty() && text.len() <= TOKEN_BYTES_MAX && text.iter().all(allowed);
+        let good = is_token(&text, letters);
         if good { String::from_utf8(text.into_owned()).ok() } else { None }
     }
+}
+
+/// Whether a text is made of these letters, and short.
+fn is_token(text: &[u8], letters: Letters) -> bool {
+    let allowed = |byte: &u8| match byte {
+        b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=' => true,
+        b' ' | b':' => matches!(letters, Letters::Sentence),
+        byte => byte.is_ascii_alphanumeric(),
+    };
+    !text.is_empty() && text.len() <= TOKEN_BYTES_MAX && text.iter().all(allowed)
+}
+
+/// Braintree's tokens are 20 to 32 hexadecimal digits.
+fn is_braintree_token(text: &[u8]) -> bool {
+    matches!(text.len(), 20..=32) && text.iter().all(u8::is_ascii_hexdigit)
 }
 
 fn member<'r>(request: &Request<'r>, path: &[&str]) -> Option<&'r RawValue> {
@@ -438,6 +459,25 @@ fn member<'r>(request: &Request<'r>, path: &[&str]) -> Option<&'r RawValue> {
 }
 
 impl Answer {
+    /// Whether its answer holds the HMAC of exactly this text for whoever asks.
+    fn signs(&self, text: &[u8]) -> bool {
+        match self {
+            Self::XCrc(_) | Self::ZoomTokens(_) => is_token(text, Letters::Token),
+            Self::BraintreeHmac(_) => is_braintree_token(text),
+            // Nothing in these is made with the secret that signs events.
+            Self::Status(_)
+            | Self::Json(_)
+            | Self::Echo(..)
+            | Self::EchoIfToken { .. }
+            | Self::EchoIfTopic { .. }
+            | Self::Visit { .. }
+            | Self::HeaderBack(_)
+            | Self::EchoJson(..)
+            | Self::EbayHash(_)
+            | Self::AllowOrigin(_) => false,
+        }
+    }
+
     fn make(&self, asked: &Asked<'_>) -> Option<Reply> {
         let token = |place: &Place| place.token(asked.request, Letters::Token);
         match self {
@@ -490,8 +530,7 @@ impl Answer {
                 Some(json(&[("challengeResponse", Enc::Hex.encode(hash.finish().as_bytes()))]))
             }
             Self::BraintreeHmac(place) => {
-                let hex = |text: &String| matches!(text.len(), 20..=32) && text.bytes().all(|b| b.is_ascii_hexdigit());
-                let text = token(place).filter(hex)?;
+                let text = token(place).filter(|text| is_braintree_token(text.as_bytes()))?;
                 let tag = Enc::Hex.encode((asked.hmac)(text.as_bytes())?.as_bytes());
                 Some(plain(format!("{}|{tag}", std::str::from_utf8(asked.key_name?).ok()?)))
             }
@@ -628,16 +667,52 @@ mod tests {
     #[test]
     fn no_event_can_be_signed_by_asking() {
         let x = verifier("x", "s");
-        assert!(body(get(&x, "/?crc_token=abc")).unwrap().starts_with(r#"{"response_token":"sha256="#));
+        // A form of one field, a number, a token: each could be read as an event by somebody.
+        for text in ["abc", "for_user_id=4242", "12345", "true"] {
+            let answer = body(get(&x, &format!("/?crc_token={}", text.replace('=', "%3D")))).unwrap();
+            let signature = answer.split('"').nth(3).unwrap();
+            let mut headers = HeaderMap::new();
+            headers.insert("x-twitter-webhooks-signature", signature.parse().unwrap());
+            let refused = x.judge(&request(&Method::POST, "/", &headers, text), NOW).unwrap_err();
+            assert_eq!(refused.reason(), "malformed_body", "{text}: {refused}");
+        }
         for body in ["%7B%22for_user_id%22%3A1%7D", "%5B%5D", "%22a%22", "a%20b"] {
             assert_eq!(get(&x, &format!("/?crc_token={body}")), None, "{body}");
         }
         let braintree = verifier("braintree", "public:private");
-        let answer = body(get(&braintree, "/?bt_challenge=20f9f8ed05f77439fe955c977e4c8a53")).unwrap();
-        assert!(answer.starts_with("public|") && answer.len() == 47, "{answer}");
+        for challenge in ["20f9f8ed05f77439fe955c977e4c8a53", "0123456789abcdef01234567"] {
+            let answer = body(get(&braintree, &format!("/?bt_challenge={challenge}"))).unwrap();
+            assert!(answer.starts_with("public|") && answer.len() == 47, "{answer}");
+            let form = format!("bt_signature={}&bt_payload={challenge}", answer.replace('|', "%7C"));
+            let refused = braintree.judge(&request(&Method::POST, "/", &HeaderMap::new(), &form), NOW).unwrap_err();
+            assert_eq!(refused.reason(), "malformed_body", "{challenge}: {refused}");
+        }
         for challenge in ["20f9", "zzzzzzzzzzzzzzzzzzzzzzzz", "20f9f8ed05f77439fe955c977e4c8a5320f9"] {
             assert_eq!(get(&braintree, &format!("/?bt_challenge={challenge}")), None, "{challenge}");
         }
+    }
+
+    /// Whatever an unsigned question has signed is no event, for any provider and any text.
+    #[test]
+    fn what_an_answer_holds_opens_no_door() {
+        let headers = HeaderMap::new();
+        proptest!(|(text in "[a-zA-Z0-9=_.~+/-]{1,40}|[0-9a-f]{20,32}")| {
+            for name in ["x", "braintree", "zoom", "meta", "dropbox", "okta", "monday", "microsoft-graph", "websub"] {
+                let secret = if name == "braintree" { "public:private" } else { "s" };
+                let own = verifier(name, secret);
+                let query: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+                for target in ["crc_token", "bt_challenge", "challenge", "validationToken", "hub.challenge"] {
+                    let Some(answer) = body(get(&own, &format!("/?{target}={query}"))) else { continue };
+                    let signed = own.in_use(None, When::At(NOW)).and_then(|secret| secret.tag(&[text.as_bytes()]));
+                    let Some(tag) = signed else { continue };
+                    let holds = [Enc::Hex, Enc::Base64].iter().any(|enc| answer.contains(&enc.encode(tag.as_bytes())));
+                    let form = format!("bt_payload={text}");
+                    let event = if name == "braintree" { form.as_str() } else { text.as_str() };
+                    let event = request(&Method::POST, "/", &headers, event);
+                    prop_assert!(!holds || own.has_signed_on_demand(&event), "{} {}", name, text);
+                }
+            }
+        });
     }
 
     #[test]

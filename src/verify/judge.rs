@@ -165,7 +165,7 @@ impl Verifier {
         when: When,
         material: Option<Material<'_>>,
     ) -> Result<Verified, Rejection> {
-        match &self.scheme {
+        let verified = match &self.scheme {
             Scheme::None => Ok(Verified::without_secret(self)),
             Scheme::Fetched(fetched) => self.fetched(fetched, request, when, material),
             Scheme::Token(token) => self.token(token, request, when),
@@ -175,6 +175,14 @@ impl Verifier {
             Scheme::Posted(posted) => self.posted(posted, request, when),
             Scheme::Inside(inside) => self.inside(inside, request, when),
             Scheme::Jwt(jwt) => self.jwt(jwt, request, when),
+        }?;
+        // After the signature, so that nobody learns anything by trying.
+        match self.has_signed_on_demand(request) {
+            true => Err(Rejection::MalformedBody {
+                problem: "what is signed has the form of a handshake's token, and anybody can have such a token signed"
+                    .to_owned(),
+            }),
+            false => Ok(verified),
         }
     }
 

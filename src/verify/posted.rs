@@ -14,6 +14,7 @@ use super::form::fields;
 use super::judge::{Request, Verified, Verifier, When};
 use super::mac::{Hash, Key, Mac};
 use super::reject::Rejection;
+use super::scheme::Scheme;
 use super::sign::{Outgoing, SignError};
 
 /// What a secret looks like.
@@ -53,6 +54,14 @@ fn halves(secret: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Verifier {
+    /// The signed text of a form whose fields hold signature and text; `None` for other schemes, and where there is none.
+    pub(super) fn posted_payload<'b>(&self, body: &'b [u8]) -> Option<Cow<'b, [u8]>> {
+        match &self.scheme {
+            Scheme::Posted(posted) => posted.payload(body).ok(),
+            _ => None,
+        }
+    }
+
     /// Judges a form whose fields hold signature and text.
     pub(super) fn posted(&self, posted: &Posted, request: &Request<'_>, when: When) -> Result<Verified, Rejection> {
         let payload = posted.payload(request.body)?;

@@ -15,8 +15,8 @@ const FETCHED_FOR: Duration = Duration::from_hours(24);
 const NOT_THERE_FOR: Duration = Duration::from_mins(10);
 /// A failure is the network's, and senders repeat.
 const FAILED_FOR: Duration = Duration::from_secs(15);
-/// New addresses within a minute. A provider has one or two keys at a time, and a gateway few providers that have their keys
-/// fetched; whoever names more only wants us to ask.
+/// New addresses within a minute, of each provider. It has one or two keys at a time; whoever names more only wants us to ask. An
+/// address that had a key once is asked for again whatever strangers name.
 const NEW_A_MINUTE: usize = 10;
 const MINUTE: Duration = Duration::from_mins(1);
 /// Addresses that are remembered: 4 MiB at the most.
@@ -28,8 +28,8 @@ type Result = std::result::Result<Bytes, Unfetched>;
 #[derive(Default)]
 pub(super) struct Kept {
     entries: HashMap<String, Entry>,
-    /// When the last new addresses were asked for.
-    asked: VecDeque<Mono>,
+    /// When the last new addresses were asked for, by provider. Only addresses of providers get here, so there are few.
+    asked: HashMap<String, VecDeque<Mono>>,
 }
 
 enum Entry {
@@ -50,15 +50,17 @@ impl Kept {
         match self.entries.get(url) {
             Some(Entry::OnItsWay(fetching)) => return Asked::OnItsWay(fetching.clone()),
             Some(Entry::Known { result, until }) if *until > now => return Asked::Known(result.clone()),
+            Some(Entry::Known { result: Ok(_), .. }) => return Asked::New,
             Some(Entry::Known { .. }) | None => {}
         }
-        while self.asked.front().is_some_and(|at| now.since(*at) >= MINUTE) {
-            self.asked.pop_front();
+        let asked = self.asked.entry(provider(url)).or_default();
+        while asked.front().is_some_and(|at| now.since(*at) >= MINUTE) {
+            asked.pop_front();
         }
-        if self.asked.len() >= NEW_A_MINUTE {
+        if asked.len() >= NEW_A_MINUTE {
             return Asked::TooMany;
         }
-        self.asked.push_back(now);
+        asked.push_back(now);
         Asked::New
     }
 
@@ -89,6 +91,12 @@ impl Kept {
     }
 }
 
+/// Whose address it is: the name before the top of its domain, `paypal` of `https://api.paypal.com/v1`.
+fn provider(url: &str) -> String {
+    let host = url.split("://").nth(1).unwrap_or(url).split(['/', ':', '?']).next().unwrap_or_default();
+    host.rsplit('.').nth(1).unwrap_or(host).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,11 +110,24 @@ mod tests {
         let mut kept = Kept::default();
         let now = Mono(1_000_000_000);
         kept.known("own", ok(), now);
-        let new = (0..100).filter(|n| matches!(kept.ask(&n.to_string(), now), Asked::New)).count();
+        let url = |n: &u32| format!("https://keys.example/{n}");
+        let new = (0..100).filter(|n| matches!(kept.ask(&url(n), now), Asked::New)).count();
         assert_eq!(new, NEW_A_MINUTE);
         assert!(matches!(kept.ask("own", now), Asked::Known(Ok(_))));
         assert!(matches!(kept.ask("own", now.plus(FETCHED_FOR)), Asked::New), "a day later it is asked for again");
-        assert!(matches!(kept.ask("other", now.plus(MINUTE)), Asked::New));
+        assert!(matches!(kept.ask(&url(&100), now.plus(MINUTE)), Asked::New));
+    }
+
+    #[test]
+    fn strangers_use_up_neither_another_providers_addresses_nor_the_renewal_of_a_key() {
+        let mut kept = Kept::default();
+        let (now, url) = (Mono(1_000_000_000), |name: &str| format!("https://api.paypal.com/v1/{name}"));
+        kept.known(&url("own"), ok(), now);
+        let later = now.plus(FETCHED_FOR);
+        let new = (0..100).filter(|n| matches!(kept.ask(&url(&n.to_string()), later), Asked::New)).count();
+        assert_eq!(new, NEW_A_MINUTE);
+        assert!(matches!(kept.ask(&url("own"), later), Asked::New));
+        assert!(matches!(kept.ask("https://sns.us-east-1.amazonaws.com/a.pem", later), Asked::New));
     }
 
     #[test]

@@ -131,3 +131,99 @@ fn a_paused_group_says_so_whatever_it_has() {
         assert_eq!(rig.view(group).state, State::Paused, "{group}: {:?}", rig.view(group));
     }
 }
+
+#[test]
+fn a_group_whose_events_wait_for_a_retry_says_when_and_why() {
+    let mut rig = Rig::new(Settings::default());
+    rig.answer = Box::new(|_, _| (ms(5), BAD));
+    rig.append(&lane("a"), 1);
+    rig.append(&lane("b"), 3);
+    rig.run(ms(200));
+    let view = rig.view("a");
+    assert_eq!(view.state, State::Idle);
+    let (reason, ends) = (view.reason.as_str(), " s; the last failure was answered with 500");
+    assert!(reason.starts_with("1 retry, in ") && reason.ends_with(ends), "{reason}");
+    let listed = rig.engine.groups(Sort::Depth, 1, rig.now);
+    assert!(listed[0].reason.starts_with("3 retries, the next in "), "{}", listed[0].reason);
+    rig.answer = Box::new(|_, _| (ms(5), Ending::NoAnswer));
+    rig.run(s(6));
+    let reason = rig.view("a").reason;
+    assert!(reason.ends_with("the last failure got no answer"), "{reason}");
+}
+
+#[test]
+fn while_the_upstream_is_paused_nobody_is_ready() {
+    let mut rig = Rig::new(Settings::default());
+    rig.engine.set_upstream_paused(true);
+    rig.append(&lane("a"), 2);
+    rig.run(ms(100));
+    let view = rig.view("a");
+    assert_eq!((view.state, view.reason.as_str(), view.paused), (State::Paused, "the upstream is paused", false));
+    rig.engine.set_upstream_paused(false);
+    rig.drain();
+    assert_eq!((rig.view("a").state, rig.delivered()), (State::Idle, 2));
+}
+
+#[test]
+fn while_the_upstream_asks_to_be_left_alone_nobody_is_ready() {
+    let mut rig = Rig::new(Settings::default());
+    let asked = RetryAfter { delay: s(30), scope: Scope::Upstream };
+    rig.answer = Box::new(move |_, _| (ms(5), Ending::Server { status: 503, retry_after: Some(asked) }));
+    rig.append(&lane("a"), 1);
+    rig.run(ms(100));
+    rig.append(&lane("b"), 1);
+    rig.run(ms(100));
+    let view = rig.view("b");
+    assert_eq!((view.state, view.queued), (State::Held, 1), "{view:?}");
+    assert!(view.reason.ends_with("(Retry-After), 30 s more"), "{}", view.reason);
+}
+
+#[test]
+fn retries_that_an_open_breaker_or_a_pause_keeps_are_not_overdue() {
+    let mut rig = Rig::new(Settings::default());
+    rig.answer = Box::new(|_, _| (ms(5), Ending::NoAnswer));
+    for group in ["a", "b", "c", "d"] {
+        rig.append(&lane(group), 12);
+    }
+    for _ in 0..120 {
+        rig.run(s(5));
+        assert!(!matches!(rig.engine.breaker(), BreakerState::Closed), "it should be down");
+        assert_eq!(rig.engine.retries_overdue(s(10)), 0, "{:?}", rig.engine.breaker());
+    }
+    rig.engine.set_upstream_paused(true);
+    rig.run(s(3_600));
+    assert_eq!(rig.engine.retries_overdue(s(10)), 0);
+}
+
+#[test]
+fn a_breaker_that_opens_and_closes_is_noticed_once_each() {
+    let mut rig = Rig::new(Settings::default());
+    let notices = |rig: &mut Rig| std::iter::from_fn(|| rig.engine.poll_notice()).collect::<Vec<_>>();
+    rig.answer = Box::new(|_, _| (ms(5), Ending::NoAnswer));
+    for group in ["a", "b", "c", "d"] {
+        rig.append(&lane(group), 6);
+    }
+    rig.run(s(300));
+    let opened = notices(&mut rig);
+    let [Notice::UpstreamOpened { failures, groups, .. }] = opened[..] else { panic!("{opened:?}") };
+    assert!(failures >= 20 && (3..=4).contains(&groups), "{opened:?}");
+    rig.answer = Box::new(|_, _| (ms(5), Ending::Success));
+    rig.drain();
+    let closed = notices(&mut rig);
+    let [Notice::UpstreamClosed { after }] = closed[..] else { panic!("{closed:?}") };
+    assert!(after >= s(295), "{after:?}");
+
+    rig.answer = Box::new(|_, _| (ms(5), BAD));
+    rig.append(&lane("alone"), 11);
+    rig.run(s(2));
+    let group = Group::of(&["alone"]);
+    let opened = notices(&mut rig);
+    assert!(
+        matches!(&opened[..], [Notice::GroupOpened { group: whose, failures: 10, .. }] if *whose == group),
+        "{opened:?}"
+    );
+    rig.answer = Box::new(|_, _| (ms(5), Ending::Success));
+    rig.drain();
+    let closed = notices(&mut rig);
+    assert!(matches!(&closed[..], [Notice::GroupClosed { group: whose, .. }] if *whose == group), "{closed:?}");
+}
