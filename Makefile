@@ -22,7 +22,8 @@ DEMO_ARGS ?=
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup ## See it work: one store floods, nine do not notice (half a minute; DEMO_ARGS=--compare, --help)
+demo: ## See it work: one store floods, nine do not notice (half a minute; DEMO_ARGS=--compare, --help)
+	@.ci/setup build
 	$(CARGO) run --locked --release -- demo $(DEMO_ARGS)
 
 setup: ## Install what building and testing need (Debian-like machines; nothing to do elsewhere)

@@ -158,6 +158,7 @@ fn its_figures_as_json_add_up() {
     }
     // What is told meanwhile goes elsewhere.
     assert!(text(&output.stderr).contains("none lost, none twice."));
+    assert!(text(&output.stderr).contains("DEMO_ARGS=--compare"));
 }
 
 #[test]

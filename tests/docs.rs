@@ -419,7 +419,7 @@ fn getting_started_runs_as_it_stands() {
         "has no problems",
         "401 Unauthorized",
         "refused, as it should be",
-        r#""reason":"bad_signature""#,
+        "bad_signature",
         "noisy-store.myshopify.com",
         "paused: true",
         "paused: false",

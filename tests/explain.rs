@@ -136,6 +136,28 @@ fn an_old_capture_is_judged_by_the_time_that_is_asked_for() {
 }
 
 #[test]
+fn a_wrong_signature_is_told_what_it_would_fit_and_only_its_own_secret_is_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("gateway.yaml");
+    let others = "  - path: /clerk\n    verify: { provider: clerk, secret: \"${NOT_SET_CLERK}\" }\n  - path: /box\n    verify: { provider: box, secrets: [\"${NOT_SET_BOX}\"] }\n";
+    std::fs::write(&config, format!("{YAML}{others}")).unwrap();
+    let good = post("/webhooks/shopify", b"{}").shopify("a.myshopify.com");
+    let (code, told) = explained(&config, &good);
+    assert_eq!((code, &told["near_miss"]), (Some(0), &Value::Null));
+    let text = String::from_utf8(good.bytes()).unwrap();
+    let text = text.replace("Content-Length: 2", "Content-Length: 3") + "\n";
+    let output = explain(&config, text.as_bytes(), &["--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(told["near_miss"].as_str().unwrap().contains("without its final line end"), "{told:#}");
+    let words = String::from_utf8(explain(&config, text.as_bytes(), &[]).stdout).unwrap();
+    assert!(words.contains("near miss") && !words.contains("hush"), "{words}");
+    let output = explain(&config, &post("/box", b"{}").bytes(), &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    assert!(said.contains("NOT_SET_BOX") && !said.contains("NOT_SET_CLERK"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_read_or_judged_has_its_own_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("gateway.yaml");

@@ -153,9 +153,83 @@ fn send_says_what_became_of_each_event_and_events_show_it() {
     let refused = send(&[]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(said(&refused).contains("401 Unauthorized: not accepted"), "{}", said(&refused));
+    assert!(said(&refused).contains("`fairlane rejections`"), "{}", said(&refused));
+    let list = ask(&["rejections", "--source", "/webhooks/shopify", "--limit", "1"]);
+    assert!(list.starts_with("TIME") && list.contains("bad_signature") && list.contains("127.0.0.1"), "{list}");
+    assert!(ask(&["rejections", "--source", "nobody"]).contains("no rejections"));
+    let json: serde_json::Value = serde_json::from_str(&ask(&["rejections", "--json"])).unwrap();
+    assert_eq!(json["rejections"][0]["reason"], "bad_signature");
     let unknown = fairlane(dir, &["send", "--provider", "shopfy", "--to", &to, "--body", "body"]);
     assert_eq!(unknown.status.code(), Some(64));
     assert!(said(&unknown).contains("did you mean \"shopify\"?"), "{}", said(&unknown));
+}
+
+#[test]
+fn send_tells_each_event_as_it_is_answered_and_where_it_stopped() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("http://{}/in", listener.local_addr().unwrap());
+    let receiver = std::thread::spawn(move || {
+        for _ in 0..2 {
+            // The third one gets no answer, in each of the two runs.
+            for answered in [true, true, false] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut got = Vec::new();
+                while !got.ends_with(b"{\"a\":1}") {
+                    let mut some = [0; 4096];
+                    let read = stream.read(&mut some).unwrap();
+                    assert_ne!(read, 0, "closed early");
+                    got.extend_from_slice(some.get(..read).unwrap());
+                }
+                if answered {
+                    let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+                    stream.write_all(answer).unwrap();
+                }
+            }
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("secret"), "hush").unwrap();
+    std::fs::write(dir.path().join("body"), "{\"a\":1}").unwrap();
+    let own =
+        ["send", "--provider", "github", "--secret", "file:secret", "--to", &to, "--body", "body", "--count", "600"];
+    let output = fairlane(dir.path(), &own);
+    assert_eq!(output.status.code(), Some(1));
+    let told = said(&output);
+    assert_eq!(told.matches("200 OK: accepted").count(), 2, "{told}");
+    assert!(told.contains("600 to send, 2 accepted, stopped at number 3: no answer from"), "{told}");
+    assert!(told.contains("answered by the receiver itself"), "{told}");
+    let output = fairlane(dir.path(), &[&own[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (json["sent"].as_u64(), json["accepted"].as_u64(), json["to_send"].as_u64()),
+        (Some(2), Some(2), Some(600))
+    );
+    assert_eq!(json["events"].as_array().unwrap().len(), 2);
+    assert!(json["error"].as_str().unwrap().contains("no answer"), "{json}");
+    receiver.join().unwrap();
+}
+
+#[test]
+fn where_the_gateway_is_may_be_said_before_an_inner_command() {
+    let gateway = gateway(ANY).start();
+    let admin = format!("http://{}", gateway.admin);
+    let ask = |arguments: &[&str]| fairlane(gateway.dir(), arguments);
+    for arguments in [
+        &["groups", "--admin", &admin, "--data", "data", "pause", "noisy"][..],
+        &["groups", "pause", "noisy", "--admin", &admin, "--data", "data"],
+        &["groups", "--admin", &admin, "pause", "noisy", "--data", "data"],
+        &["upstream", "-c", "gateway.yaml", "--admin", &admin, "--data", "data", "resume"],
+        &["sources", "--admin", &admin, "--data", "data"],
+    ] {
+        let output = ask(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    }
+    let output = ask(&["groups", "--limit", "3", "--admin", &admin, "--data", "data", "pause", "noisy"]);
+    assert_eq!(output.status.code(), Some(64), "{}", said(&output));
+    assert!(said(&output).contains("--limit is for the list"), "{}", said(&output));
+    let output = ask(&["events", "--admin", &admin, "--data", "data", "show", "evt_nothing"]);
+    assert!(said(&output).contains("400"), "{}", said(&output));
 }
 
 #[test]
@@ -182,6 +256,20 @@ fn doctor_looks_at_the_machine() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let disk = report["findings"].as_array().unwrap().iter().find(|one| one["what"] == "disk").unwrap();
     assert_eq!((&report["ok"], disk["standing"].as_str()), (&serde_json::Value::Bool(false), Some("bad")));
+    let upstream = |report: &serde_json::Value| {
+        let findings = report["findings"].as_array().unwrap();
+        let one = findings.iter().find(|one| one["what"] == "upstream").unwrap();
+        (one["standing"].as_str().unwrap().to_owned(), one["text"].as_str().unwrap().to_owned())
+    };
+    let (standing, told) = upstream(&report);
+    assert_eq!(standing, "note", "{told}");
+    assert!(told.contains("http://127.0.0.1:9/ does not answer") && told.contains("refused"), "{told}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = yaml("0B").replace(":9\n", &format!(":{}\n", listener.local_addr().unwrap().port()));
+    std::fs::write(dir.path().join("there.yaml"), there).unwrap();
+    let output = fairlane(dir.path(), &["doctor", "--json", "-c", "there.yaml"]);
+    let (standing, told) = upstream(&serde_json::from_slice(&output.stdout).unwrap());
+    assert_eq!(standing, "ok", "{told}");
     let text = said(&fairlane(dir.path(), &["doctor"]));
     assert!(text.contains("below min_free") && text.contains("wrong\n"), "{text}");
     assert!(!dir.path().join("fairlane-data").exists(), "it only looks");

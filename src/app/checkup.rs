@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::descriptors;
+use super::{descriptors, place};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::store::Durability;
@@ -21,7 +21,7 @@ pub enum Standing {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What: `files`, `disk`, `clock`, `data`.
+    /// What: `files`, `disk`, `clock`, `data`, `upstream`.
     pub what: &'static str,
     /// How it stands.
     pub standing: Standing,
@@ -40,7 +40,14 @@ const FAR_S: i64 = 4_102_444_800;
 pub fn checkup(config: &Config) -> Vec<Finding> {
     let data = &config.store.path;
     let there = existing(data);
-    vec![files(config), folder(data, &there), file_system(config, &there), disk(config, &there), clock(config)]
+    vec![
+        files(config),
+        folder(data, &there),
+        file_system(config, &there),
+        disk(config, &there),
+        clock(config),
+        upstream(config),
+    ]
 }
 
 fn finding(what: &'static str, standing: Standing, text: impl Into<String>) -> Finding {
@@ -63,6 +70,23 @@ fn files(config: &Config) -> Finding {
                 format!("{most} files may be open, enough for {asked} connections (listen.limits.connections)"),
             )
         }
+    }
+}
+
+/// Only a connection is tried, as `fairlane run` does at its start.
+fn upstream(config: &Config) -> Finding {
+    let url = &config.upstream.url;
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return finding("upstream", Standing::Bad, format!("{url} cannot be tried: {error}")),
+    };
+    match runtime.block_on(place::why_down(url)) {
+        None => finding("upstream", Standing::Good, format!("{url} takes connections; no request was made")),
+        Some(why) => finding(
+            "upstream",
+            Standing::Note,
+            format!("{url} does not answer ({why}): events are accepted and wait until it does; upstream.url names it"),
+        ),
     }
 }
 

@@ -89,16 +89,20 @@ fn holder(port: u16) -> Option<String> {
     Some(format!("{name} (process {})", process.file_name()?.to_string_lossy()))
 }
 
-/// Says once in the log that nothing listens at the upstream, and what that means. Only a connection: no request is made.
-pub(super) async fn say_if_down(upstream: Uri) {
-    let Some(host) = upstream.host() else { return };
+/// Why no connection to the upstream can be made; `None` where one can. No request is made.
+pub(super) async fn why_down(upstream: &Uri) -> Option<String> {
     let port = upstream.port_u16().unwrap_or_else(|| if upstream.scheme_str() == Some("https") { 443 } else { 80 });
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let why = match tokio::time::timeout(PROBE, tokio::net::TcpStream::connect((host, port))).await {
-        Ok(Ok(_)) => return,
-        Ok(Err(error)) => error.to_string(),
-        Err(_elapsed) => format!("no connection within {} s", PROBE.as_secs()),
-    };
+    let host = upstream.host()?.trim_start_matches('[').trim_end_matches(']');
+    match tokio::time::timeout(PROBE, tokio::net::TcpStream::connect((host, port))).await {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_elapsed) => Some(format!("no connection within {} s", PROBE.as_secs())),
+    }
+}
+
+/// Says once in the log that nothing listens at the upstream, and what that means.
+pub(super) async fn say_if_down(upstream: Uri) {
+    let Some(why) = why_down(&upstream).await else { return };
     tracing::warn!(
         %upstream,
         why,

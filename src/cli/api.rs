@@ -4,21 +4,22 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, encoded, shown};
+use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
+use super::standing::{self, Slots};
 use super::table::{Column, lines, table};
+use super::{USAGE, complain};
 
 /// `fairlane groups …`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Groups {
     #[command(subcommand)]
     action: Option<GroupAction>,
-    /// By `age` of the oldest event, `depth`, worker `seconds` or arrival `rate`
-    #[arg(long, default_value = "age", value_parser = ["age", "depth", "seconds", "rate"])]
-    sort: String,
-    /// At most so many
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    /// By `age` of the oldest event (when left out), `depth`, worker `seconds` or arrival `rate`
+    #[arg(long, value_parser = ["age", "depth", "seconds", "rate"])]
+    sort: Option<String>,
+    /// At most so many; 50 when left out
+    #[arg(long)]
+    limit: Option<usize>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -51,8 +52,6 @@ enum GroupAction {
 struct One {
     /// The group, as lists write it
     group: String,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 #[derive(Debug, Args)]
@@ -82,7 +81,6 @@ struct Set {
 
 /// `fairlane upstream …`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Upstream {
     #[command(subcommand)]
     action: Option<UpstreamAction>,
@@ -103,7 +101,7 @@ enum UpstreamAction {
     Set(SetUpstream),
     /// Take all changes back
     #[command(after_help = "Example: fairlane upstream restore")]
-    Restore(Remote),
+    Restore,
 }
 
 #[derive(Debug, Args)]
@@ -111,8 +109,6 @@ struct Whole {
     /// For how long: a time, a span such as 2h, or never; a day when left out
     #[arg(long)]
     expires: Option<String>,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 #[derive(Debug, Args)]
@@ -136,38 +132,53 @@ pub(super) struct Sources {
 }
 
 pub(super) fn groups(groups: &Groups) -> u8 {
-    let name = |one: &One| format!("/api/v1/group?name={}", encoded(&one.group));
-    match &groups.action {
-        None => {
-            let path = format!("/api/v1/groups?sort={}&limit={}", encoded(&groups.sort), groups.limit);
-            shown(&groups.remote, Method::GET, &path, None, |answer| table(answer, "groups", &GROUP_COLUMNS))
+    let Groups { action, sort, limit, remote } = groups;
+    let Some(action) = action else {
+        let sort = sort.as_deref().unwrap_or("age");
+        let path = format!("/api/v1/groups?sort={}&limit={}", encoded(sort), limit.unwrap_or(50));
+        return shown(remote, Method::GET, &path, None, |answer| listed(remote, answer));
+    };
+    if let Err(why) = only_for_the_list(&[("--sort", sort.is_some()), ("--limit", limit.is_some())]) {
+        return complain(&why, USAGE);
+    }
+    let path = |one: &One| format!("/api/v1/group?name={}", encoded(&one.group));
+    let changed = |timed: &Timed, change| {
+        let change = until(change, timed.expires.as_deref());
+        shown(remote, Method::PATCH, &path(&timed.one), Some(change), lines)
+    };
+    match action {
+        GroupAction::Pause(timed) => changed(timed, json!({ "paused": true })),
+        GroupAction::Resume(timed) => changed(timed, json!({ "paused": false })),
+        GroupAction::Set(set) => {
+            let mut change = serde_json::Map::new();
+            change.extend(set.weight.map(|weight| ("weight".to_owned(), json!(weight))));
+            change.extend(set.concurrency.map(|slots| ("concurrency".to_owned(), json!(slots))));
+            change.extend(set.rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
+            changed(&set.timed, Value::Object(change))
         }
-        Some(GroupAction::Pause(timed)) => changed(timed, json!({ "paused": true })),
-        Some(GroupAction::Resume(timed)) => changed(timed, json!({ "paused": false })),
-        Some(GroupAction::Set(set)) => {
-            let mut change = json!({});
-            let fields =
-                [("weight", json!(set.weight)), ("concurrency", json!(set.concurrency)), ("rate", json!(set.rate))];
-            for (field, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
-                if let Some(change) = change.as_object_mut() {
-                    change.insert(field.to_owned(), value);
-                }
-            }
-            changed(&set.timed, change)
-        }
-        Some(GroupAction::Restore(one)) => shown(&one.remote, Method::DELETE, &name(one), Some(json!({})), lines),
-        Some(GroupAction::Cancel(one)) => {
+        GroupAction::Restore(one) => shown(remote, Method::DELETE, &path(one), Some(json!({})), lines),
+        GroupAction::Cancel(one) => {
             let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
-            shown(&one.remote, Method::POST, &path, Some(json!({})), lines)
+            shown(remote, Method::POST, &path, Some(json!({})), lines)
         }
-        Some(GroupAction::Why(one)) => shown(&one.remote, Method::GET, &name(one), None, lines),
+        GroupAction::Why(one) => shown(remote, Method::GET, &path(one), None, |group| {
+            standing::why(group, standing::is_capped(group).then(|| slots(remote)).flatten())
+        }),
     }
 }
 
-fn changed(timed: &Timed, change: Value) -> u8 {
-    let Timed { one, expires } = timed;
-    let path = format!("/api/v1/group?name={}", encoded(&one.group));
-    shown(&one.remote, Method::PATCH, &path, Some(until(change, expires.as_deref())), lines)
+fn listed(remote: &Remote, answer: &Value) -> String {
+    let mut answer = answer.clone();
+    if let Some(groups) = answer.get_mut("groups").and_then(Value::as_array_mut) {
+        let slots = groups.iter().any(standing::is_capped).then(|| slots(remote)).flatten();
+        groups.iter_mut().for_each(|group| standing::put_in_words(group, slots));
+    }
+    table(&answer, "groups", &GROUP_COLUMNS)
+}
+
+/// The upstream's slots; without them the list says less, and is a list all the same.
+fn slots(remote: &Remote) -> Option<Slots> {
+    ask(remote, Method::GET, UPSTREAM, None).ok().and_then(|upstream| Slots::of(&upstream))
 }
 
 /// A change with its end, where one is given.
@@ -181,11 +192,12 @@ fn until(mut change: Value, expires: Option<&str>) -> Value {
 const UPSTREAM: &str = "/api/v1/upstream";
 
 pub(super) fn upstream(upstream: &Upstream) -> u8 {
+    let Upstream { action, remote } = upstream;
     let patched = |whole: &Whole, change| {
-        shown(&whole.remote, Method::PATCH, UPSTREAM, Some(until(change, whole.expires.as_deref())), lines)
+        shown(remote, Method::PATCH, UPSTREAM, Some(until(change, whole.expires.as_deref())), lines)
     };
-    match &upstream.action {
-        None => shown(&upstream.remote, Method::GET, UPSTREAM, None, lines),
+    match action {
+        None => shown(remote, Method::GET, UPSTREAM, None, lines),
         Some(UpstreamAction::Pause(whole)) => patched(whole, json!({ "paused": true })),
         Some(UpstreamAction::Resume(whole)) => patched(whole, json!({ "paused": false })),
         Some(UpstreamAction::Set(SetUpstream { whole, concurrency, rate })) => {
@@ -194,7 +206,7 @@ pub(super) fn upstream(upstream: &Upstream) -> u8 {
             change.extend(rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
             patched(whole, Value::Object(change))
         }
-        Some(UpstreamAction::Restore(remote)) => shown(remote, Method::DELETE, UPSTREAM, Some(json!({})), lines),
+        Some(UpstreamAction::Restore) => shown(remote, Method::DELETE, UPSTREAM, Some(json!({})), lines),
     }
 }
 
@@ -209,10 +221,10 @@ const GROUP_COLUMNS: [Column; 11] = [
     ("RETRYING", "retrying", true),
     ("IN FLIGHT", "in_flight", true),
     ("OLDEST s", "oldest_age_s", true),
-    ("P99 WAIT ms", "wait_p99_ms", true),
-    ("SHARE", "share", true),
-    ("IN/s", "arrival_rate", true),
-    ("OUT/s", "drain_rate", true),
+    ("P99 WAIT", "wait_p99", true),
+    ("SHARE 1 min", "share", true),
+    ("IN/s 1 min", "arrival_rate", true),
+    ("OUT/s 1 min", "drain_rate", true),
     ("WHY", "reason", false),
 ];
 

@@ -1,22 +1,21 @@
 //! `fairlane events`: what was accepted, and what became of it.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use base64::Engine as _;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, ask, encoded, fetch};
+use super::remote::{Remote, ask, encoded, fetch, only_for_the_list};
 use super::table::{Column, escaped, lines, table};
-use super::{FAILED, complain, print};
+use super::{FAILED, USAGE, complain, print};
 
 /// The states of an event.
 const STATES: [&str; 7] = ["queued", "in_flight", "retrying", "delivered", "dead", "suppressed", "discarded"];
 
 /// `fairlane events …`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Events {
     #[command(subcommand)]
     action: Option<Action>,
@@ -41,9 +40,9 @@ pub(super) struct Events {
     /// Where the page before ended, as it says itself
     #[arg(long)]
     cursor: Option<u64>,
-    /// At most so many
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    /// At most so many; 50 when left out
+    #[arg(long)]
+    limit: Option<usize>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -64,8 +63,6 @@ struct Show {
     /// Its body too
     #[arg(long)]
     body: bool,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 const COLUMNS: [Column; 8] = [
@@ -93,7 +90,10 @@ const ATTEMPT_COLUMNS: [Column; 7] = [
 pub(super) fn run(events: &Events) -> u8 {
     let done = match &events.action {
         None => list(events),
-        Some(Action::Show(one)) => show(one),
+        Some(Action::Show(one)) => match only_for_the_list(&events.given()) {
+            Ok(()) => show(one, &events.remote),
+            Err(why) => return complain(&why, USAGE),
+        },
     };
     match done {
         Ok(text) => print(&text),
@@ -101,8 +101,25 @@ pub(super) fn run(events: &Events) -> u8 {
     }
 }
 
+impl Events {
+    /// The options of the list, and which of them are there.
+    fn given(&self) -> [(&'static str, bool); 8] {
+        [
+            ("--group", self.group.is_some()),
+            ("--source", self.source.is_some()),
+            ("--status", !self.status.is_empty()),
+            ("--since", self.since.is_some()),
+            ("--until", self.until.is_some()),
+            ("--provider-event-id", self.provider_event_id.is_some()),
+            ("--cursor", self.cursor.is_some()),
+            ("--limit", self.limit.is_some()),
+        ]
+    }
+}
+
 fn list(events: &Events) -> Result<Vec<u8>, String> {
-    let mut path = format!("/api/v1/events?limit={}", events.limit);
+    let limit = events.limit.unwrap_or(50);
+    let mut path = format!("/api/v1/events?limit={limit}");
     let status = Some(events.status.join(",")).filter(|status| !status.is_empty());
     let cursor = events.cursor.map(|cursor| cursor.to_string());
     for (name, value) in [
@@ -122,18 +139,21 @@ fn list(events: &Events) -> Result<Vec<u8>, String> {
     if events.remote.json {
         return Ok(format!("{answer:#}\n").into_bytes());
     }
-    let mut text = table(&answer, "events", &COLUMNS);
+    let text = table(&answer, "events", &COLUMNS);
     if let Some(next) = answer.get("next").and_then(Value::as_u64) {
-        text.push_str(&format!("there may be more: --cursor {next}\n"));
+        let shown = answer.get("events").and_then(Value::as_array).map_or(0, Vec::len);
+        let why = if shown < limit { "the search is not through" } else { "there may be more" };
+        // Not among the lines of the list, which another program may read.
+        writeln!(std::io::stderr().lock(), "{why}: --cursor {next}").ok();
     }
     Ok(text.into_bytes())
 }
 
-fn show(one: &Show) -> Result<Vec<u8>, String> {
+fn show(one: &Show, remote: &Remote) -> Result<Vec<u8>, String> {
     let path = format!("/api/v1/events/{}", encoded(&one.id));
-    let mut event = ask(&one.remote, Method::GET, &path, None)?;
-    let body = one.body.then(|| fetch(&one.remote, Method::GET, &format!("{path}/body"), None)).transpose()?;
-    if one.remote.json {
+    let mut event = ask(remote, Method::GET, &path, None)?;
+    let body = one.body.then(|| fetch(remote, Method::GET, &format!("{path}/body"), None)).transpose()?;
+    if remote.json {
         if let (Some(body), Some(event)) = (&body, event.as_object_mut()) {
             event.insert("body".to_owned(), std::str::from_utf8(body).map_or(Value::Null, |text| json!(text)));
             event.insert("body_b64".to_owned(), json!(base64::engine::general_purpose::STANDARD.encode(body)));

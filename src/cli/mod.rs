@@ -15,12 +15,14 @@ mod lines;
 mod panels;
 mod picture;
 mod providers;
+mod rejections;
 mod remote;
 mod rules;
 mod run;
 pub mod secret;
 mod send;
 mod simulate;
+mod standing;
 mod table;
 mod traffic;
 pub mod verify;
@@ -95,7 +97,9 @@ enum Command {
     )]
     Explain(explain::Explain),
     /// Providers known by name; with a name, a ready source block and what to know about it
-    #[command(after_help = "Examples: fairlane providers\n          fairlane providers stripe >> gateway.yaml")]
+    #[command(
+        after_help = "Examples: fairlane providers\n          fairlane providers stripe >> gateway.yaml\n          fairlane providers github --item >> gateway.yaml      # a further source"
+    )]
     Providers(providers::Providers),
     /// Try key rules on captured or stored traffic: how many groups, how even, who would wait
     #[command(
@@ -123,6 +127,9 @@ enum Command {
     /// Sources, and how many events each has accepted
     #[command(after_help = "Example: fairlane sources")]
     Sources(api::Sources),
+    /// Refused requests, newest first, and which part of each did not fit
+    #[command(after_help = "Example: fairlane rejections --source shopify --limit 5")]
+    Rejections(rejections::Rejections),
     /// Look for what is wrong with this machine; with --store, with every checksum of a store
     #[command(
         after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
@@ -185,6 +192,7 @@ pub fn main() -> ExitCode {
         Command::Events(events) => events::run(&events),
         Command::Completions { shell } => completions::run(shell),
         Command::Sources(sources) => api::sources(&sources),
+        Command::Rejections(rejections) => rejections::run(&rejections),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     })

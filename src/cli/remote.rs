@@ -1,6 +1,6 @@
 //! Asking a running gateway over its admin API.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,21 +23,43 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// More than any page of the API.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Where the gateway is, and how to print.
+/// Where the gateway is, and how to print. All of it may stand before an inner command and behind it.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Remote {
     /// The configuration file, for the address and the token
-    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "gateway.yaml")]
+    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "gateway.yaml", global = true)]
     config: PathBuf,
-    /// The admin address, where it is not the configuration's
-    #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
+    /// The admin address, where it is not the configuration's: 127.0.0.1:8081, or with http:// before it
+    #[arg(long, value_name = "ADDRESS", value_parser = admin_address, global = true)]
     admin: Option<SocketAddr>,
     /// The data directory, where it is not the configuration's; it holds the token
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     data: Option<PathBuf>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(super) json: bool,
+}
+
+/// An address to ask: IP address or name, and port, as people copy it out of a browser too.
+fn admin_address(text: &str) -> Result<SocketAddr, String> {
+    if text.starts_with("https://") {
+        return Err("the admin listener speaks plain http; through a proxy with TLS, ask with curl".to_owned());
+    }
+    let plain = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    let found = plain.to_socket_addrs().ok().and_then(|mut found| found.next());
+    found.ok_or_else(|| "expected an address and a port, such as 127.0.0.1:8081 or http://localhost:8081".to_owned())
+}
+
+/// Refuses options of a list beside an inner command, where they would have no effect.
+///
+/// # Errors
+/// Which ones, and what to do.
+pub(super) fn only_for_the_list(given: &[(&str, bool)]) -> Result<(), String> {
+    let given: Vec<&str> = given.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+    if given.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{} is for the list, and has no effect with a command behind it: leave it out", given.join(", ")))
 }
 
 /// Asks, and prints the answer as JSON or as `text` makes it.
@@ -132,4 +154,20 @@ impl Remote {
 /// A value as it stands in a query or a path.
 pub(super) fn encoded(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_be_copied_out_of_a_browser() {
+        let expected: SocketAddr = "127.0.0.1:8081".parse().unwrap();
+        for text in ["127.0.0.1:8081", "http://127.0.0.1:8081", "http://127.0.0.1:8081/"] {
+            assert_eq!(admin_address(text), Ok(expected), "{text}");
+        }
+        assert!(admin_address("http://localhost:8081").unwrap().ip().is_loopback());
+        assert!(admin_address("https://127.0.0.1:8081").unwrap_err().contains("plain http"));
+        assert!(admin_address("127.0.0.1").unwrap_err().contains("http://localhost:8081"));
+    }
 }

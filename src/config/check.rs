@@ -105,8 +105,15 @@ impl<'a> Checker<'a> {
                 self.unknown(entry, map);
             } else if let Some(first) = given.get(entry.name.as_str()) {
                 let found = format!("given twice, first on line {}", first.place.line);
+                // `fairlane providers NAME >> gateway.yaml`, a second time.
+                let hint = match entry.name.as_str() {
+                    "sources" => {
+                        "move the entries under the first `sources:` (`fairlane providers NAME --item` prints one without it)"
+                    }
+                    _ => "keep one",
+                };
                 self.inside(&format!(".{}", entry.name), |c| {
-                    c.problem(entry.place, &found).hint = Some("keep one".to_owned())
+                    c.problem(entry.place, &found).hint = Some(hint.to_owned());
                 });
             } else {
                 given.insert(&entry.name, entry);

@@ -152,7 +152,7 @@ const WEIGHT: Kind = Kind::Number(0.01, 1_000.0);
 /// The whole file.
 pub(super) static ROOT: Map = map(&[
     field("listen", PARTS, Kind::Map(&LISTEN), "The listener that senders reach."),
-    field("admin", PARTS, Kind::Map(&ADMIN), "The listener for API, dashboard, metrics and health."),
+    field("admin", PARTS, Kind::Map(&ADMIN), "The listener for API, metrics and health."),
     field(
         "upstream",
         PARTS,
@@ -766,7 +766,7 @@ static ALERTS: Map = map(&[
         "webhook",
         NULL,
         Kind::Secret(Some(&text::URL)),
-        "Where alerts are posted to as JSON; each is also a metric and a row on the dashboard.",
+        "Where alerts are posted to as JSON; each is also a metric.",
     ),
     field(
         "backlog_age",

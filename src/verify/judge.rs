@@ -22,10 +22,10 @@ use super::mac::{self, Hash};
 use super::preset::{self, Preset};
 use super::reject::{Rejection, shown, shown_url};
 use super::scheme::{Alg, Basic, Before, Carrier, Place, Scheme, Signed, Time, Token, WINDOW_DEFAULT, Window};
-use super::spec::{Agreed, Choice, Spec, SpecError, base_url};
+use super::spec::{Agreed, Choice, SecretSpec, Spec, SpecError, base_url};
 use super::template::Parts;
 use super::time;
-use crate::event::Wall;
+use crate::event::{Secret, Wall};
 
 /// A request as far as a signature can cover it.
 #[derive(Clone, Copy, Debug)]
@@ -219,6 +219,30 @@ impl Verifier {
     #[must_use]
     pub fn secret_count(&self) -> usize {
         self.secrets.len()
+    }
+
+    /// The configured secrets, ended ones with them, for trying what a wrong one would have to be.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.secrets.iter().map(|armed| &armed.value)
+    }
+
+    /// This verifier with these secrets, none of which ends, in place of its own.
+    ///
+    /// # Errors
+    /// The scheme cannot use one of them, or needs one and has none.
+    pub fn with_secrets(&self, secrets: impl IntoIterator<Item = Secret>) -> Result<Self, SpecError> {
+        let secrets = secrets.into_iter().map(SecretSpec::new).collect();
+        Ok(Self {
+            name: Arc::clone(&self.name),
+            scheme: self.scheme.clone(),
+            preset: self.preset,
+            secrets: arm(&self.name, &self.scheme, secrets)?,
+            window: self.window,
+            public_url: self.public_url.clone(),
+            enforce: self.enforce,
+            agreed: self.agreed.clone(),
+            plain: Arc::clone(&self.plain),
+        })
     }
 
     /// Whether all secrets are in use side by side, as Box's two keys are, so that none of them is an old one.

@@ -409,6 +409,11 @@ impl<'a> Stage<'a> {
         let program = program();
         self.screen.say("");
         self.screen.tell_loudly("Next", Loud::Heading);
+        if !self.arguments.compare {
+            self.screen.tell_indented(&format!(
+                "The same through one shared queue, for comparison: {program} demo --compare (make demo DEMO_ARGS=--compare)"
+            ));
+        }
         for line in [
             format!("1. Write gateway.yaml; {program} providers shopify prints a source for it."),
             format!("2. Start it: {program} run -c gateway.yaml"),

@@ -2,6 +2,8 @@
 //!
 //! It decides nothing itself: the listener's own code does, through `app`. No header's value is shown, so no secret is.
 
+mod config;
+mod near;
 mod story;
 
 use std::io::Read as _;
@@ -12,7 +14,7 @@ use clap::Args;
 use self::story::Story;
 use super::capture;
 use super::{CONFIG, ConfigFile, FAILED, USAGE, complain, print};
-use crate::app::Options;
+use crate::config::Problem;
 use crate::event::Wall;
 
 /// A larger file is no single request.
@@ -58,17 +60,23 @@ pub(super) fn run(explain: &Explain) -> u8 {
         Ok(captured) => captured,
         Err(why) => return complain(&format!("{}: {why}", explain.file.display()), USAGE),
     };
-    let config = match (Options { config: explain.config.path.clone(), ..Options::default() }).load() {
-        Ok(config) => config,
-        Err(problems) => {
-            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return complain(&format!("the configuration has problems\n{}", list.join("\n")), CONFIG);
-        }
+    let loaded = match config::load(&explain.config.path, &|name| std::env::var(name).ok()) {
+        Ok(loaded) => loaded,
+        Err(problems) => return complain(&format!("the configuration has problems\n{}", listed(&problems)), CONFIG),
     };
-    let story = Story::of(explain, &config, captured);
+    let story = Story::of(explain, &loaded.config, captured);
+    let unset = story.source_undecided().map(|source| loaded.unset_of(source)).unwrap_or_default();
+    if !unset.is_empty() {
+        let why = "the source that takes this path needs a secret that is not there";
+        return complain(&format!("{why}\n{}", listed(unset)), CONFIG);
+    }
     let text = if explain.json { format!("{:#}\n", story.json()) } else { story.text() };
     let written = print(text.as_bytes());
     if story.is_accepted() { written } else { FAILED }
+}
+
+fn listed<'p>(problems: impl IntoIterator<Item = &'p Problem>) -> String {
+    problems.into_iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 fn text(path: &Path) -> Result<Vec<u8>, String> {

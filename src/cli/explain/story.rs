@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use super::Explain;
+use super::near::{Other, near};
 use crate::app::{self, Explanation, Via};
 use crate::cli::capture::Captured;
 use crate::cli::table::escaped;
 use crate::config::Config;
 use crate::event::{KeySource, Wall};
 use crate::verify::scheme::Scheme;
-use crate::verify::{Rejection, Verified, Verifier};
+use crate::verify::{Rejection, Request, Verified, Verifier};
 
 /// Paths named where none matched.
 const NEAR_MAX: usize = 3;
@@ -32,6 +33,8 @@ pub(super) struct Story<'c> {
     explanation: Explanation<'c>,
     at: Wall,
     notes: Vec<String>,
+    /// What a request with a wrong signature would have been genuine with.
+    fits: Option<String>,
 }
 
 impl<'c> Story<'c> {
@@ -58,12 +61,29 @@ impl<'c> Story<'c> {
         let (method, path) = (parts.method.to_string(), parts.uri.path().to_owned());
         let has_query = parts.uri.query().is_some();
         let body_bytes = body.len();
+        let (verb, uri, headers) = (parts.method.clone(), parts.uri.clone(), parts.headers.clone());
         let explanation = app::explain(config, parts, &body, via, at);
-        Self { config, method, path, has_query, body_bytes, form: form.to_string(), explanation, at, notes }
+        let request = Request {
+            method: &verb,
+            target: uri.path_and_query().map_or("/", |target| target.as_str()),
+            seen_url: explanation.examined.seen_url.as_deref(),
+            headers: &headers,
+            body: &body,
+        };
+        let fits = fits(config, &request, &explanation);
+        Self { config, method, path, has_query, body_bytes, form: form.to_string(), explanation, at, notes, fits }
     }
 
     pub(super) fn is_accepted(&self) -> bool {
         self.explanation.examined.refusal.is_none()
+    }
+
+    /// The place in the file of the source whose path it is, unless one of its senders is known to have sent it.
+    pub(super) fn source_undecided(&self) -> Option<usize> {
+        let examined = &self.explanation.examined;
+        let known = examined.handshake.is_none() && matches!(examined.verdict, Some(Ok(_)));
+        let source = examined.source.filter(|_| !known)?;
+        self.config.sources.iter().position(|one| one.name == source.name)
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -111,6 +131,9 @@ impl<'c> Story<'c> {
         );
         if let (Some(sender), Some(verdict)) = (examined.sender, &examined.verdict) {
             step("verify", verdict.is_ok(), self.verdict(&sender.verifier, verdict));
+        }
+        if let Some(fits) = &self.fits {
+            step("near miss", true, fits.clone());
         }
         if !self.is_accepted() {
             step("if", true, "it were accepted:".to_owned());
@@ -267,6 +290,7 @@ impl<'c> Story<'c> {
             "near": if examined.source.is_none() { self.near() } else { Vec::new() },
             "handshake": examined.handshake.as_ref().map(|reply| json!({ "status": reply.status, "body_bytes": reply.body.len() })),
             "verdict": verdict,
+            "near_miss": self.fits,
             "key": key,
             "group": claimed.map(|claimed| claimed.lane.group.as_str()),
             "within": claimed.and_then(|claimed| claimed.lane.inner.as_ref()).map(crate::event::Group::as_str),
@@ -283,6 +307,16 @@ impl<'c> Story<'c> {
             "steps": steps,
         })
     }
+}
+
+/// What a request whose signature is wrong would have been genuine with.
+fn fits(config: &Config, request: &Request<'_>, explanation: &Explanation<'_>) -> Option<String> {
+    let (Some(sender), Some(Err(rejection))) = (explanation.examined.sender, &explanation.examined.verdict) else {
+        return None;
+    };
+    let senders = config.sources.iter().flat_map(|source| source.senders.iter().map(|sender| (&*source.name, sender)));
+    let others: Vec<Other<'_>> = senders.map(|(name, sender)| Other { name, verifier: &sender.verifier }).collect();
+    near(request, &sender.verifier, rejection, &others)
 }
 
 fn key(rule: Option<&str>, found: &KeySource) -> String {

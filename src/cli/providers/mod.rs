@@ -23,6 +23,9 @@ pub(super) struct Providers {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print only the entry of the list, for a file that has `sources:` already
+    #[arg(long, requires = "name", conflicts_with = "json")]
+    item: bool,
     /// Print all of them as a page of Markdown, as docs/providers.md has it
     #[arg(long, conflicts_with_all = ["name", "json"])]
     markdown: bool,
@@ -59,6 +62,7 @@ pub(super) fn run(arguments: &Providers) -> u8 {
             }
             print(format!("{facts:#}\n").as_bytes())
         }
+        Some(preset) if arguments.item => print(item(preset).as_bytes()),
         Some(preset) => print(block(preset).as_bytes()),
         None => complain(&unknown(name), USAGE),
     }
@@ -123,8 +127,17 @@ fn block(preset: &Preset) -> String {
     text + &source(preset)
 }
 
+/// Providers that show what the application itself answers: to whom the answer matters, and what it is.
+const RELAYED: [(&str, &str); 3] =
+    [("discord", "interactions"), ("slack", "the answers of slash commands"), ("twilio", "TwiML")];
+
 /// A source block to begin with.
 fn source(preset: &Preset) -> String {
+    format!("sources:\n{}", item(preset))
+}
+
+/// The same without the head of the list.
+fn item(preset: &Preset) -> String {
     let Preset { name, natural_key, key_signed, .. } = preset;
     let variable = |what| variable(name, what);
     let proof = match &preset.scheme {
@@ -132,13 +145,23 @@ fn source(preset: &Preset) -> String {
         Scheme::Fetched(_) => format!("webhook_id: \"${{{}}}\"", variable("WEBHOOK_ID")),
         _ => format!("secret: \"${{{}}}\"", variable("SECRET")),
     };
+    let verify = if preset.scheme.covers_url() {
+        let url =
+            "public_url: https://hooks.example.com    # scheme and host as configured at the provider: they are signed";
+        format!("    verify:\n      provider: {name}\n      {proof}\n      {url}\n")
+    } else {
+        format!("    verify: {{ provider: {name}, {proof} }}\n")
+    };
     let key = match natural_key {
         [] => "    key: body.tenant            # this provider names no tenant of its own: say where yours stands\n"
             .to_owned(),
         key if *key_signed => format!("    # grouped by {}, which the signature covers\n", key.join(", else ")),
         key => format!("    # grouped by {}; the signature does not cover it\n", key.join(", else ")),
     };
-    format!("sources:\n  - path: /webhooks/{name}\n    verify: {{ provider: {name}, {proof} }}\n{key}")
+    let relayed = RELAYED.iter().find(|(relayed, _)| relayed == name).map_or_else(String::new, |(_, what)| {
+        format!("    # respond: upstream         # where the application's own answer goes back: {what}\n")
+    });
+    format!("  - path: /webhooks/{name}\n{verify}{key}{relayed}")
 }
 
 fn variable(name: &str, what: &str) -> String {
@@ -163,14 +186,31 @@ mod tests {
             // A secret in each form that some provider has.
             let secrets =
                 ["hush-a-test-secret", "whsec_aHVzaC1hLXRlc3Qtc2VjcmV0", "68757368", "aHVzaC1hLXRlc3Q=", "user:hush"];
-            let loads = |secret: &&str| {
+            let loads = |text: &str, secret: &&str| {
                 let environment = |_: &str| Some((*secret).to_owned());
                 let no_files = |_: &Path| Err(std::io::Error::other("no files here"));
-                crate::config::load(&text, "block.yaml", &environment, &no_files).is_ok()
+                crate::config::load(text, "block.yaml", &environment, &no_files).is_ok()
             };
             let public_key = format!("{:?}", preset.scheme).contains("Public");
-            assert!(public_key || secrets.iter().any(loads), "{text}");
+            assert!(public_key || secrets.iter().any(|secret| loads(&text, secret)), "{text}");
             assert!(list().contains(preset.name));
+            assert_eq!(source(preset).contains("public_url"), preset.scheme.covers_url(), "{text}");
+            let again = text.clone() + &item(preset).replacen("/webhooks/", "/again/", 1);
+            assert_eq!(again.matches("sources:").count(), 1);
+            assert!(public_key || secrets.iter().any(|secret| loads(&again, secret)), "{again}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_has_to_be_relayed_is_one_that_can_be() {
+        for (name, _) in RELAYED {
+            let text = format!("upstream: http://127.0.0.1:9\n{}", source(preset(name).unwrap()));
+            let relaying = text.replace("# respond: upstream", "respond: upstream");
+            assert_ne!(text, relaying);
+            let form = if name == "discord" { "aa".repeat(32) } else { "hush-a-test-secret".to_owned() };
+            let no_files = |_: &Path| Err(std::io::Error::other("no files here"));
+            let loaded = crate::config::load(&relaying, "block.yaml", &|_| Some(form.clone()), &no_files);
+            assert!(loaded.is_ok(), "{:?}", loaded.err());
         }
     }
 

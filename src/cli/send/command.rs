@@ -48,7 +48,8 @@ pub(in crate::cli) struct Send {
     /// The method
     #[arg(long, default_value = "POST")]
     method: Method,
-    /// The address that is signed, where the receiver's `public_url` is not where it is posted to
+    /// The receiver's `public_url`, where the signature covers the address and that is not where it is posted to: scheme, host and
+    /// prefix as configured, to which the path of --to is added; or the whole address
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     /// Show the answer's headers and body too
@@ -74,21 +75,25 @@ enum Refused {
 
 /// `fairlane send`; the answer is the exit code: 0 where every answer is a 2xx, else 1.
 pub(in crate::cli) fn run(arguments: &Send) -> u8 {
-    match post(arguments) {
-        Ok(sent) => show(arguments, &sent),
+    match prepare(arguments).and_then(|prepared| post(arguments, &prepared, &mut Report::begin(arguments))) {
+        Ok(code) => code,
         Err(Refused::Usage(message)) => complain(&message, USAGE),
         Err(Refused::Failed(message)) => complain(&message, FAILED),
     }
 }
 
-/// An event that was answered.
-struct Sent {
-    answer: Answer,
+/// All that is the same in every event.
+struct Prepared {
+    signer: Signer,
+    preset: Option<&'static Preset>,
+    headers: HeaderMap,
+    body: Bytes,
     /// The group by the provider's own natural key, where it has one and it was there.
     group: Option<String>,
+    public_url: Option<String>,
 }
 
-fn post(arguments: &Send) -> Result<Vec<Sent>, Refused> {
+fn prepare(arguments: &Send) -> Result<Prepared, Refused> {
     let failed = |error: &dyn std::fmt::Display| Refused::Failed(error.to_string());
     let usage = |error: &dyn std::fmt::Display| Refused::Usage(error.to_string());
     let place = arguments.secret.as_deref().map(Place::parse).transpose().map_err(|e| usage(&e))?;
@@ -111,26 +116,44 @@ fn post(arguments: &Send) -> Result<Vec<Sent>, Refused> {
     }
     let body = body(arguments.body.as_deref()).map_err(Refused::Failed)?;
     let group = preset.and_then(|preset| group(preset, &headers, &body));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| failed(&e))?;
-    let mut sent = Vec::new();
+    let public_url = arguments.public_url.as_deref().map(|url| with_target(url, &arguments.to));
+    Ok(Prepared { signer, preset, headers, body, group, public_url })
+}
+
+/// The whole address that is signed: a base as the configuration's `public_url` has it gets the target's path and query.
+fn with_target(url: &str, to: &Uri) -> String {
+    let target = to.path_and_query().map_or("/", |target| target.as_str());
+    let path = to.path();
+    let is_whole = url.split(['?', '#']).next().is_some_and(|before| path != "/" && before.ends_with(path));
+    if is_whole { url.to_owned() } else { format!("{}{target}", url.trim_end_matches('/')) }
+}
+
+/// Posts one after the other, each told as it is answered; the answer is the exit code.
+fn post(arguments: &Send, prepared: &Prepared, report: &mut Report<'_>) -> Result<u8, Refused> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Refused::Failed(error.to_string()))?;
     for _ in 0..arguments.count {
         let now = crate::app::wall();
         let id = EventId::new(now, &rand::random()).to_string();
         let event = Event {
-            signer: &signer,
+            signer: &prepared.signer,
             to: &arguments.to,
-            signed_url: arguments.public_url.as_deref(),
+            signed_url: prepared.public_url.as_deref(),
             method: arguments.method.clone(),
-            headers: with_own_id(preset, headers.clone(), &id),
-            body: body.clone(),
+            headers: with_own_id(prepared.preset, prepared.headers.clone(), &id),
+            body: prepared.body.clone(),
             now,
             id: &format!("msg_{}", id.trim_start_matches("evt_")),
             timeout: TIMEOUT,
         };
-        let answer = runtime.block_on(send(event)).map_err(|e| failed(&e))?;
-        sent.push(Sent { answer, group: group.clone() });
+        match runtime.block_on(send(event)) {
+            Ok(answer) => report.tell(&Sent { answer, group: prepared.group.as_deref() }),
+            Err(error) => return Ok(report.end(Some(&error.to_string()))),
+        }
     }
-    Ok(sent)
+    Ok(report.end(None))
 }
 
 /// The header in which the provider says what happened, with this in it.
@@ -180,40 +203,90 @@ fn body(path: Option<&Path>) -> Result<Bytes, String> {
     Ok(body.into())
 }
 
-fn show(arguments: &Send, sent: &[Sent]) -> u8 {
-    let accepted = sent.iter().filter(|one| one.answer.status.is_success()).count();
-    let text = if arguments.json {
-        let events: Vec<Value> = sent.iter().map(Sent::json).collect();
-        format!("{:#}\n", json!({ "sent": sent.len(), "accepted": accepted, "events": events }))
-    } else {
-        let mut text: String = sent.iter().map(|one| one.text(arguments.verbose)).collect();
-        if sent.len() > 1 {
-            text.push_str(&format!("{} sent, {accepted} accepted\n", sent.len()));
-        }
-        text
-    };
-    let written = print(text.as_bytes());
-    if accepted == sent.len() { written } else { FAILED }
+/// What is said while events are sent. As JSON it is one document, whose list grows as answers come.
+struct Report<'a> {
+    arguments: &'a Send,
+    answered: u32,
+    accepted: u32,
+    /// The worst of writing.
+    written: u8,
 }
 
-impl Sent {
+impl<'a> Report<'a> {
+    fn begin(arguments: &'a Send) -> Self {
+        Self { arguments, answered: 0, accepted: 0, written: 0 }
+    }
+
+    fn print(&mut self, text: &str) {
+        self.written = self.written.max(print(text.as_bytes()));
+    }
+
+    /// One that was answered.
+    fn tell(&mut self, sent: &Sent<'_>) {
+        let text = if self.arguments.json {
+            let before = if self.answered == 0 { "{\"events\": [\n" } else { ",\n" };
+            format!("{before}{:#}", sent.json())
+        } else {
+            sent.text(self.arguments.verbose)
+        };
+        self.print(&text);
+        self.answered += 1;
+        self.accepted += u32::from(sent.answer.status.is_success());
+    }
+
+    /// The sum of it, and why it stopped before the end; the answer is the exit code.
+    fn end(&mut self, stopped: Option<&str>) -> u8 {
+        let (count, answered, accepted) = (self.arguments.count, self.answered, self.accepted);
+        if self.arguments.json {
+            let before = if answered == 0 { "{\"events\": [" } else { "\n" };
+            let error = stopped.map_or(Value::Null, |why| json!(why));
+            self.print(&format!(
+                "{before}], \"to_send\": {count}, \"sent\": {answered}, \"accepted\": {accepted}, \"error\": {error}}}\n"
+            ));
+        }
+        match stopped {
+            Some(why) if count > 1 => {
+                let number = answered + 1;
+                let sum = format!("{count} to send, {accepted} accepted, stopped at number {number}: {why}");
+                return complain(&sum, FAILED);
+            }
+            Some(why) => return complain(why, FAILED),
+            None if count > 1 && !self.arguments.json => {
+                self.print(&format!("{answered} sent, {accepted} accepted\n"));
+            }
+            None => {}
+        }
+        if accepted == count { self.written } else { FAILED }
+    }
+}
+
+/// An event that was answered.
+struct Sent<'a> {
+    answer: Answer,
+    /// The group by the provider's own natural key, where it has one and it was there.
+    group: Option<&'a str>,
+}
+
+impl Sent<'_> {
     fn header(&self, name: &str) -> Option<String> {
         self.answer.headers.get(name).map(|value| escaped(&String::from_utf8_lossy(value.as_bytes())))
     }
 
     fn text(&self, verbose: bool) -> String {
         let Answer { status, headers, body, cut } = &self.answer;
-        let group =
-            self.group.as_ref().map_or_else(String::new, |group| format!(", group {group} by the provider's own key"));
+        let group = self.group.map_or_else(String::new, |group| format!(", group {group} by the provider's own key"));
         let id = self.header("fairlane-event-id");
         let mut text = match (status.is_success(), id, self.header("fairlane-duplicate-of")) {
             (true, Some(id), Some(first)) => format!("{status}: accepted as {id}, a duplicate of {first}{group}\n"),
             (true, Some(id), None) => format!("{status}: accepted as {id}{group}\n"),
             (true, None, _) => format!(
-                "{status}: accepted; it has no Fairlane-Event-Id, so nothing was stored, or no gateway answered\n"
+                "{status}: accepted, and nothing stored (no Fairlane-Event-Id): answered by the receiver itself, directly or through a source with `respond: upstream`\n"
             ),
             (false, ..) => format!("{status}: not accepted\n"),
         };
+        if status.is_client_error() {
+            text.push_str("  which part did not fit: see `fairlane rejections` at the gateway\n");
+        }
         if verbose {
             for (name, value) in headers {
                 text.push_str(&format!("{name}: {}\n", escaped(&String::from_utf8_lossy(value.as_bytes()))));
@@ -245,5 +318,27 @@ impl Sent {
             "body": String::from_utf8_lossy(body),
             "cut": cut,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_url_is_the_configuration_s_base_or_the_whole_address() {
+        let to: Uri = "http://127.0.0.1:8080/webhooks/twilio?x=1".parse().unwrap();
+        for (url, signed) in [
+            ("https://a.example", "https://a.example/webhooks/twilio?x=1"),
+            ("https://a.example/", "https://a.example/webhooks/twilio?x=1"),
+            ("https://a.example/in", "https://a.example/in/webhooks/twilio?x=1"),
+            ("https://a.example/webhooks/twilio", "https://a.example/webhooks/twilio"),
+            ("https://a.example/webhooks/twilio?y=2", "https://a.example/webhooks/twilio?y=2"),
+        ] {
+            assert_eq!(with_target(url, &to), signed, "{url}");
+        }
+        let root: Uri = "http://127.0.0.1:8080".parse().unwrap();
+        assert_eq!(with_target("https://a.example/", &root), "https://a.example/");
+        assert_eq!(with_target("https://a.example", &root), "https://a.example/");
     }
 }

@@ -1,0 +1,112 @@
+//! How a group stands, in words for a terminal: what the API says of it, and what to do where something can be done.
+
+use serde_json::{Value, json};
+
+use super::table::{escaped, lines};
+
+/// The upstream's slots: how many there are, and how many nobody holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots {
+    total: u64,
+    free: u64,
+}
+
+impl Slots {
+    /// Out of the answer about the upstream.
+    pub(super) fn of(upstream: &Value) -> Option<Self> {
+        let free = upstream.pointer("/slots/free").and_then(Value::as_u64)?;
+        Some(Self { total: upstream.get("concurrency").and_then(Value::as_u64)?, free })
+    }
+}
+
+/// Whether a group waits for its own attempts to end.
+pub(super) fn is_capped(group: &Value) -> bool {
+    group.get("state").and_then(Value::as_str) == Some("capped")
+}
+
+/// Puts words into a group of a list: why it does not run, and its longest waits without more figures than are known.
+pub(super) fn put_in_words(group: &mut Value, slots: Option<Slots>) {
+    let why = capped(group, slots);
+    let wait = group.get("wait_p99_ms").and_then(Value::as_f64).map(waited);
+    let Some(group) = group.as_object_mut() else { return };
+    group.extend(why.map(|why| ("reason".to_owned(), json!(why))));
+    group.extend(wait.map(|wait| ("wait_p99".to_owned(), json!(wait))));
+}
+
+/// Why one group does not run, and after that its figures.
+pub(super) fn why(answer: &Value, slots: Option<Slots>) -> String {
+    let mut group = answer.clone();
+    put_in_words(&mut group, slots);
+    let Some(fields) = group.as_object_mut() else { return lines(answer) };
+    let mut taken = |name: &str| fields.remove(name).and_then(|value| value.as_str().map(escaped)).unwrap_or_default();
+    let (name, state, reason) = (taken("group"), taken("state"), taken("reason"));
+    if fields.remove("wait_p99_ms").is_some() {
+        fields.entry("wait_p99").or_insert(Value::Null);
+    }
+    let reason = match (&*state, &*reason) {
+        ("idle", "") => "nothing waits",
+        (_, "") => "nothing holds it back",
+        (_, reason) => reason,
+    };
+    format!("{name} is {state}: {reason}\n\n{}", lines(&group))
+}
+
+/// For a group at its cap, what there is besides, and how to change it.
+fn capped(group: &Value, slots: Option<Slots>) -> Option<String> {
+    let Slots { total, free } = slots.filter(|_| is_capped(group))?;
+    let cap = group.get("concurrency").and_then(Value::as_u64)?;
+    let name = group.get("group").and_then(Value::as_str)?;
+    let are = if free == 1 { "is" } else { "are" };
+    Some(format!(
+        "its cap ({cap} of {total} slots; {free} {are} free): fairlane groups set {} --concurrency N",
+        quoted(name)
+    ))
+}
+
+/// As a shell takes it for one word; without a backslash, which would be escaped on its way to the terminal.
+fn quoted(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+,=".contains(&byte);
+    if name.bytes().all(plain) && !name.is_empty() {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', "'\"'\"'"))
+    }
+}
+
+/// A wait is known by its bucket's edge, within a fifth or so: three figures, and a unit that fits.
+fn waited(ms: f64) -> String {
+    let short = |value: f64, unit: &str| match value {
+        _ if value >= 100.0 => format!("{value:.0} {unit}"),
+        _ if value >= 10.0 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.2} {unit}"),
+    };
+    if ms < 1_000.0 { short(ms, "ms") } else { short(ms / 1_000.0, "s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_have_three_figures_and_a_unit() {
+        for (ms, text) in [(33_554.432, "33.6 s"), (8.388_608, "8.39 ms"), (131.072, "131 ms"), (1_048_576.0, "1049 s")]
+        {
+            assert_eq!(waited(ms), text);
+        }
+    }
+
+    #[test]
+    fn a_capped_group_is_told_what_is_free_and_what_to_do() {
+        let slots = Slots::of(&json!({ "concurrency": 8, "slots": { "busy": 1, "free": 7 } }));
+        let group = json!({ "concurrency": 1, "group": "it's ~a", "in_flight": 1, "reason": "1 attempt", "state": "capped", "wait_p99_ms": 33_554.432 });
+        let text = why(&group, slots);
+        let first = "it's ~a is capped: its cap (1 of 8 slots; 7 are free): fairlane groups set 'it'\"'\"'s ~a' --concurrency N";
+        assert_eq!(text.lines().next(), Some(first));
+        assert!(text.contains("in_flight: 1\n") && text.contains("wait_p99: 33.6 s\n"), "{text}");
+        assert!(!text.contains("33554"), "{text}");
+        // Somebody else may have taken the last one meanwhile, or the gateway does not say: its own words stay.
+        assert!(why(&group, None).starts_with("it's ~a is capped: 1 attempt\n\n"));
+        let idle = json!({ "group": "a", "reason": "", "state": "idle", "wait_p99_ms": null });
+        assert_eq!(why(&idle, slots), "a is idle: nothing waits\n\nwait_p99: -\n");
+    }
+}
