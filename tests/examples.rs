@@ -95,7 +95,7 @@ fn stripe_accounts_have_lanes_and_both_secrets_count() {
     assert!(lanes.matches("(stripe secret=0)").count() == 3 && old.contains("(stripe secret=1)"), "{text}");
     assert!(forged.contains("401 Unauthorized") && forged.contains("nothing was stored"), "{forged}");
     assert_eq!(events.matches(" delivered ").count(), 4, "{events}");
-    assert!(events.contains("group: ~platform\n") && events.contains("weight: 4.00\n"), "{events}");
+    assert!(events.contains("~platform is idle") && events.contains("weight: 4.00\n"), "{events}");
 }
 
 #[test]
