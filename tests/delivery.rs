@@ -33,16 +33,6 @@ fn status(gateway: &Gateway, id: &str) -> String {
     gateway.json(&format!("/api/v1/events/{id}"))["status"].as_str().unwrap().to_owned()
 }
 
-fn wait_for_status(gateway: &Gateway, id: &str, wanted: &str) -> serde_json::Value {
-    loop {
-        let event = gateway.json(&format!("/api/v1/events/{id}"));
-        if event["status"] == wanted {
-            return event;
-        }
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn what_arrives_is_what_was_sent_with_our_headers_and_nothing_that_could_pass_for_them() {
     let receiver = upstream(|_| answer(200));
@@ -86,7 +76,7 @@ fn what_arrives_is_what_was_sent_with_our_headers_and_nothing_that_could_pass_fo
     assert_eq!(received.header("x-forwarded-proto"), Some("http"));
     assert_eq!(received.header("x-forwarded-host"), Some("hooks.test"));
     assert_eq!(received.header("host"), Some(receiver.address.to_string().as_str()));
-    wait_for_status(&gateway, &id, "delivered");
+    gateway.wait_for_status(&id, "delivered");
 
     // The library takes text alone.
     send(&gateway, "a", "{\"name\":\"café\"}".as_bytes());
@@ -124,7 +114,7 @@ fn a_failure_is_tried_again_a_refusal_is_dead_at_once_and_each_attempt_is_rememb
     let retry = "  retry: { attempts: 2, backoff: { initial: 10ms, max: 20ms } }";
     let gateway = gateway(&yaml(&receiver, retry)).start();
     let flaky = send(&gateway, "flaky", b"1");
-    let event = wait_for_status(&gateway, &flaky, "delivered");
+    let event = gateway.wait_for_status(&flaky, "delivered");
     assert_eq!(event["attempts"], 3);
     let outcomes: Vec<_> = event["tries"].as_array().unwrap().iter().map(|t| t["status"].as_u64().unwrap()).collect();
     assert_eq!(outcomes, [503, 503, 204]);
@@ -138,7 +128,7 @@ fn a_failure_is_tried_again_a_refusal_is_dead_at_once_and_each_attempt_is_rememb
 
     for key in ["gone", "unwanted"] {
         let id = send(&gateway, key, b"1");
-        let event = wait_for_status(&gateway, &id, "dead");
+        let event = gateway.wait_for_status(&id, "dead");
         assert_eq!(event["attempts"], 1, "{key}");
         assert!(!event["reason"].as_str().unwrap().is_empty());
     }
@@ -173,7 +163,7 @@ fn an_upstream_that_is_away_loses_nothing() {
     assert_eq!(gateway.client().send(&post("/any/x", b"2").header("X-Key", "b")).status, 200);
     let receiver = support::upstream::upstream_at(address, |_| answer(200));
     receiver.wait_for(2);
-    wait_for_status(&gateway, &id, "delivered");
+    gateway.wait_for_status(&id, "delivered");
 }
 
 #[test]
@@ -223,7 +213,7 @@ fn an_event_that_is_dead_is_named_in_the_log_with_its_group() {
     let receiver = upstream(|_| answer(410));
     let gateway = gateway(&yaml(&receiver, "")).start();
     let id = send(&gateway, "shop é", b"1");
-    wait_for_status(&gateway, &id, "dead");
+    gateway.wait_for_status(&id, "dead");
     let log = gateway.stderr();
     let line = log.lines().find(|line| line.contains("went to the dead letters")).unwrap_or_else(|| panic!("{log}"));
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -235,7 +225,7 @@ fn a_group_that_was_never_seen_can_be_changed_and_the_answer_says_so() {
     let receiver = upstream(|_| answer(200));
     let gateway = gateway(&yaml(&receiver, "")).start();
     let id = send(&gateway, "acme-store", b"1");
-    wait_for_status(&gateway, &id, "delivered");
+    gateway.wait_for_status(&id, "delivered");
     let patch = |name: &str| {
         let answer = gateway.change("PATCH", &format!("/api/v1/group?name={name}"), r#"{"weight":2,"expires":"2h"}"#);
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -388,7 +378,7 @@ fn a_group_is_paused_and_changed_live_on_queued_events() {
         send(&gateway, "a", number.to_string().as_bytes());
     }
     let other = send(&gateway, "b", b"1");
-    wait_for_status(&gateway, &other, "delivered");
+    gateway.wait_for_status(&other, "delivered");
     assert!(receiver.received().iter().all(|r| r.group() == "b"), "a paused group was delivered");
     let group = gateway.json("/api/v1/group?name=a");
     assert_eq!((&group["state"], &group["queued"]), (&"paused".into(), &20.into()), "{group:#}");

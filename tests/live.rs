@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use fairlane::clock::{Clock as _, SystemClock};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha1::Sha1;
-use support::upstream::{Received, Upstream, answer, upstream};
+use support::upstream::{Answer, Received, Upstream, answer, upstream};
 use support::{Client, Gateway, Request, Response, gateway, get, hex, hmac_sha256, post};
 
 const SECRET: &str = "a-secret-of-this-test";
@@ -57,6 +57,17 @@ sources:
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
+    /// A gate, and an upstream whose answers wait at it.
+    fn before(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> (Self, Upstream) {
+        let gate = Self::default();
+        let held = gate.clone();
+        let receiver = upstream(move |received: &Received| {
+            held.pass();
+            answer(received)
+        });
+        (gate, receiver)
+    }
+
     fn open(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_all();
@@ -229,12 +240,7 @@ fn an_answer_of_a_mebibyte_is_relayed_and_a_longer_one_is_not() {
 
 #[test]
 fn a_live_request_goes_before_its_group_s_own_backlog() {
-    let gate = Gate::default();
-    let held = gate.clone();
-    let receiver = upstream(move |_| {
-        held.pass();
-        answer(200)
-    });
+    let (gate, receiver) = Gate::before(|_| answer(200));
     let gateway = gateway(&yaml(&receiver, "groups: { defaults: { concurrency: 1 } }")).start();
     for _ in 0..5 {
         assert_eq!(gateway.client().send(&ask("/store", "a")).status, 200);
@@ -293,12 +299,7 @@ fn a_flood_of_live_requests_holds_its_cap_and_nobody_else_s_slots() {
 
 #[test]
 fn time_that_runs_out_is_504_whether_it_waited_or_was_under_way() {
-    let gate = Gate::default();
-    let held = gate.clone();
-    let receiver = upstream(move |_| {
-        held.pass();
-        answer(200)
-    });
+    let (gate, receiver) = Gate::before(|_| answer(200));
     let gateway = gateway(&yaml(&receiver, "groups: { defaults: { concurrency: 1 } }")).start();
     let mut attempted = begin(&gateway, &ask("/soon", "a"));
     until(|| group(&gateway, "a")["in_flight"] == 1);
@@ -340,12 +341,7 @@ fn an_upstream_that_is_not_there_is_502_in_words_and_then_its_breaker_is_open() 
 
 #[test]
 fn a_paused_group_is_503_at_once_and_so_are_those_that_wait() {
-    let gate = Gate::default();
-    let held = gate.clone();
-    let receiver = upstream(move |_| {
-        held.pass();
-        answer(200)
-    });
+    let (gate, receiver) = Gate::before(|_| answer(200));
     let gateway = gateway(&yaml(&receiver, "groups: { defaults: { concurrency: 1 } }")).start();
     let mut under_way = begin(&gateway, &ask("/ask/x", "a"));
     until(|| group(&gateway, "a")["in_flight"] == 1);
@@ -402,12 +398,7 @@ fn a_sender_that_goes_away_frees_its_place_and_its_slot() {
 
 #[test]
 fn a_sender_may_send_its_next_request_before_the_answer() {
-    let gate = Gate::default();
-    let held = gate.clone();
-    let receiver = upstream(move |received: &Received| {
-        held.pass();
-        answer(200).body(&received.target)
-    });
+    let (gate, receiver) = Gate::before(|received| answer(200).body(&received.target));
     let gateway = gateway(&yaml(&receiver, "")).start();
     let mut client = begin(&gateway, &ask("/ask/one", "a"));
     until(|| group(&gateway, "a")["in_flight"] == 1);
@@ -462,12 +453,7 @@ fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> t
 
 #[test]
 fn a_drain_lets_what_was_read_finish() {
-    let gate = Gate::default();
-    let held = gate.clone();
-    let receiver = upstream(move |_| {
-        held.pass();
-        answer(200).body("at last")
-    });
+    let (gate, receiver) = Gate::before(|_| answer(200).body("at last"));
     let gateway = gateway(&yaml(&receiver, "groups: { defaults: { concurrency: 1 } }")).start();
     let mut open = gateway.client();
     assert_eq!(open.send(&post("/nowhere", b"")).status, 404);

@@ -21,16 +21,6 @@ fn send(gateway: &Gateway, key: &str, body: &[u8]) -> String {
     response.header("fairlane-event-id").unwrap().to_owned()
 }
 
-fn wait_for_status(gateway: &Gateway, id: &str, wanted: &str) -> serde_json::Value {
-    loop {
-        let event = gateway.json(&format!("/api/v1/events/{id}"));
-        if event["status"] == wanted {
-            return event;
-        }
-        std::thread::yield_now();
-    }
-}
-
 /// The segments of the log in which something was written, in their order.
 fn segments(dir: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(dir.join("data/log")).unwrap();
@@ -64,9 +54,9 @@ fn refusals_before_a_restart_count_after_it() {
     let text = yaml(&receiver, "{ attempts: 2, backoff: { initial: 2s, factor: 1, max: 2s } }");
     let gateway = gateway(&text).start();
     let id = send(&gateway, "a", b"x");
-    wait_for_status(&gateway, &id, "retrying");
+    gateway.wait_for_status(&id, "retrying");
     let gateway = support::gateway(&text).again_in(gateway.kill()).start();
-    let event = wait_for_status(&gateway, &id, "dead");
+    let event = gateway.wait_for_status(&id, "dead");
     assert!(event["reason"].as_str().unwrap().contains("refused with a 4xx 2 times"), "{event}");
     assert_eq!(receiver.count(), 2, "one before and one after");
 }
@@ -79,7 +69,7 @@ fn an_event_that_is_damaged_on_the_disk_is_given_up_with_its_place_and_the_other
     let gateway = gateway(&text).start();
     let bad = send(&gateway, "a", BODY);
     let good = send(&gateway, "a", b"this one is not");
-    wait_for_status(&gateway, &good, "retrying");
+    gateway.wait_for_status(&good, "retrying");
     let (status, dir) = gateway.stop();
     assert!(status.success());
     let segment = segments(dir.path()).remove(0);
@@ -87,8 +77,8 @@ fn an_event_that_is_damaged_on_the_disk_is_given_up_with_its_place_and_the_other
     receiver.rule(|_| answer(200));
 
     let gateway = support::gateway(&text).again_in(dir).start();
-    wait_for_status(&gateway, &good, "delivered");
-    let event = wait_for_status(&gateway, &bad, "dead");
+    gateway.wait_for_status(&good, "delivered");
+    let event = gateway.wait_for_status(&bad, "dead");
     assert!(event["reason"].as_str().unwrap().contains("its last attempt says why"), "{event}");
     let attempt = event["tries"].as_array().unwrap().last().unwrap();
     assert_eq!(attempt["outcome"], "unsendable", "{event}");
@@ -111,7 +101,7 @@ fn an_end_of_the_log_that_is_damaged_after_an_orderly_stop_is_not_cut() {
     let text = yaml(&receiver, "{}");
     let gateway = gateway(&text).start();
     let id = send(&gateway, "a", b"x");
-    wait_for_status(&gateway, &id, "retrying");
+    gateway.wait_for_status(&id, "retrying");
     let (status, dir) = gateway.stop();
     assert!(status.success());
     let segment = segments(dir.path()).pop().unwrap();

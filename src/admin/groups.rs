@@ -15,7 +15,7 @@ use super::expiry::expiry;
 use super::name;
 use super::problem::Problem;
 use super::{Admin, unseen};
-use crate::driver::{Change, Ended, Expiry, GroupView, Live, Rate, Sort};
+use crate::driver::{Change, Expiry, GroupView, Live, Rate, Sort};
 use crate::event::{Group, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -90,8 +90,8 @@ pub(super) async fn list(
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
     }
-    let groups = admin.handle.groups(sort, limit).await.map_err(ended)?;
-    let changes: HashMap<Group, Live> = admin.handle.changes().await.map_err(ended)?.into_iter().collect();
+    let groups = admin.handle.groups(sort, limit).await?;
+    let changes: HashMap<Group, Live> = admin.handle.changes().await?.into_iter().collect();
     let now = admin.handle.now().wall;
     let json = |view: GroupView| {
         let change = changes.get(&view.group).copied();
@@ -121,9 +121,9 @@ pub(super) async fn one(
 }
 
 async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
-    let changes = admin.handle.changes().await.map_err(ended)?;
+    let changes = admin.handle.changes().await?;
     let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
-    let view = admin.handle.group(group).await.map_err(ended)?;
+    let view = admin.handle.group(group).await?;
     Ok(GroupJson::of(view, change, admin.handle.now().wall))
 }
 
@@ -181,7 +181,7 @@ pub(super) async fn patch(
     let group = GroupQuery::group(query)?;
     let patch: GroupPatch = json(&body)?;
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;
-    let changed = admin.handle.change(group.clone(), change, expiry).await.map_err(ended)?;
+    let changed = admin.handle.change(group.clone(), change, expiry).await?;
     changed.map_err(Problem::Store)?;
     // It is the JSON that was just read, so it is text.
     tracing::info!(audit = true, %group, change = %String::from_utf8_lossy(&body), "a group was changed");
@@ -196,7 +196,7 @@ pub(super) async fn restore(
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
     let group = GroupQuery::group(query)?;
-    let there = admin.handle.take_back(group.clone()).await.map_err(ended)?.map_err(Problem::Store)?;
+    let there = admin.handle.take_back(group.clone()).await?.map_err(Problem::Store)?;
     if there {
         tracing::info!(audit = true, %group, "changes of a group were taken back");
     }
@@ -213,7 +213,7 @@ pub(super) async fn cancel(
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<Cancelled>, Problem> {
     let group = GroupQuery::group(query)?;
-    let cancelled = admin.handle.cancel(group.clone()).await.map_err(ended)?;
+    let cancelled = admin.handle.cancel(group.clone()).await?;
     tracing::info!(audit = true, %group, cancelled, "a group's attempts were cancelled; their events are retried");
     Ok(Json(Cancelled { cancelled }))
 }
@@ -258,7 +258,7 @@ impl ChangeJson {
 }
 
 pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView>, Problem> {
-    let changes = admin.handle.changes().await.map_err(ended)?;
+    let changes = admin.handle.changes().await?;
     let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(live) };
     Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
 }
@@ -266,10 +266,6 @@ pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView
 pub(super) fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body)
         .map_err(|error| Problem::Parameter(format!("the body is not the JSON expected here: {error}")))
-}
-
-pub(super) fn ended(error: Ended) -> Problem {
-    Problem::Store(error.to_string())
 }
 
 pub(super) fn ms(span: Duration) -> f64 {

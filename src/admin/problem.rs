@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::BODY_MAX;
-use crate::driver::Error;
+use crate::driver::{Ended, Error};
 
 /// A refusal, for people: what is wrong and what to do.
 #[derive(Debug)]
@@ -40,6 +40,12 @@ impl From<Error> for Problem {
             Error::Corrupt(_) => Self::Damaged(error.to_string()),
             _ => Self::Store(error.to_string()),
         }
+    }
+}
+
+impl From<Ended> for Problem {
+    fn from(error: Ended) -> Self {
+        Self::Store(error.to_string())
     }
 }
 

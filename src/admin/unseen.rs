@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::Admin;
-use super::groups::ended;
 use super::problem::Problem;
 use crate::driver::{Query, Sort};
 use crate::event::Group;
@@ -37,7 +36,7 @@ pub(super) async fn note(admin: &Admin, group: &Group) -> Result<Option<String>,
 }
 
 async fn known(admin: &Admin) -> Result<BTreeSet<Group>, Problem> {
-    let active = admin.handle.groups(Sort::Depth, NAMES_MAX).await.map_err(ended)?;
+    let active = admin.handle.groups(Sort::Depth, NAMES_MAX).await?;
     let latest = admin.handle.events(Query { limit: NAMES_MAX, ..Query::default() }).await;
     let latest = latest.map_err(|error| Problem::Store(error.to_string()))?;
     let ended = latest.records.into_iter().map(|record| record.lane.group);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Admin;
 use super::api::rfc3339;
 use super::expiry::expiry;
-use super::groups::{ended, json, ms, rate, written};
+use super::groups::{json, ms, rate, written};
 use super::problem::Problem;
 use crate::driver::{BreakerState, Expiry, Live, Rate, UpstreamChange};
 use crate::event::{Mono, Wall};
@@ -96,7 +96,7 @@ impl ChangeJson {
 }
 
 pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
-    let info = admin.handle.upstream().await.map_err(ended)?;
+    let info = admin.handle.upstream().await?;
     let slots = info.slots;
     Ok(Json(UpstreamView {
         paused: info.paused,
@@ -147,7 +147,7 @@ pub(super) async fn patch(
     let body = body?;
     let patch: UpstreamPatch = json(&body)?;
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;
-    admin.handle.change_upstream(change, expiry).await.map_err(ended)?.map_err(Problem::Store)?;
+    admin.handle.change_upstream(change, expiry).await?.map_err(Problem::Store)?;
     // It is the JSON that was just read, so it is text.
     tracing::info!(audit = true, change = %String::from_utf8_lossy(&body), "the upstream was changed");
     show(State(admin)).await
@@ -155,7 +155,7 @@ pub(super) async fn patch(
 
 /// Takes the changes of the upstream back.
 pub(super) async fn restore(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
-    if admin.handle.take_back_upstream().await.map_err(ended)?.map_err(Problem::Store)? {
+    if admin.handle.take_back_upstream().await?.map_err(Problem::Store)? {
         tracing::info!(audit = true, "changes of the upstream were taken back");
     }
     show(State(admin)).await

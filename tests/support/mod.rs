@@ -192,6 +192,17 @@ impl Gateway {
         serde_json::from_slice(&response.body).unwrap()
     }
 
+    /// The event, as soon as this is its status.
+    pub(crate) fn wait_for_status(&self, id: &str, wanted: &str) -> serde_json::Value {
+        loop {
+            let event = self.json(&format!("/api/v1/events/{id}"));
+            if event["status"] == wanted {
+                return event;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// All events of a query, through all its pages.
     pub(crate) fn events(&self, query: &str) -> Vec<serde_json::Value> {
         let mut all = Vec::new();
