@@ -23,7 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 
-use crate::event::{KeySource, Missing};
+use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
 use ages::Ages;
 use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
@@ -83,6 +83,17 @@ struct BuildLabel {
     durability: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WaitLabel {
+    reason: &'static str,
+}
+
+/// Every reason's counter, there from the first scrape on, with zeros.
+fn reasons(family: Family<WaitLabel, Counter<f64, AtomicU64>>) -> Vec<Counter<f64, AtomicU64>> {
+    let counter = |reason: WaitReason| family.get_or_create_owned(&WaitLabel { reason: reason.as_str() });
+    WaitReason::ALL.into_iter().map(counter).collect()
+}
+
 /// All metrics.
 #[derive(Debug)]
 pub struct Metrics {
@@ -99,8 +110,11 @@ pub struct Metrics {
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
     live: Family<OutcomeLabel, Counter>,
+    /// In the order of [`WaitReason::ALL`].
+    wait_reasons: Vec<Counter<f64, AtomicU64>>,
     delivered: Family<SourceLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
+    discarded: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
     slots: Family<StateLabel, Gauge>,
@@ -152,10 +166,12 @@ impl Metrics {
             skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
             delivered: names.add("events_delivered", &["source"], "Events that the upstream has, durably settled", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
+            discarded: names.add("events_discarded", &["source"], "Events that a person threw away", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
+            wait_reasons: reasons(names.add("wait_reason_seconds", &["reason"], "Waits until the lease, of events and of live requests, by what they were for", Family::default())),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
             slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free", Family::default()),
@@ -215,6 +231,7 @@ impl Metrics {
             accepted: self.accepted.get_or_create_owned(&label),
             delivered: self.delivered.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
+            discarded: self.discarded.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
         }
@@ -230,6 +247,15 @@ impl Metrics {
         self.wait_seconds.observe(wait.as_secs_f64());
         if quiet {
             self.quiet_wait_seconds.observe(wait.as_secs_f64());
+        }
+    }
+
+    /// An event or a live request got its lease after it had waited for this.
+    pub fn waited_for(&self, split: &WaitSplit) {
+        for (reason, span) in split.iter() {
+            if let Some(counter) = self.wait_reasons.get(reason as usize) {
+                counter.inc_by(span.as_secs_f64());
+            }
         }
     }
 
@@ -300,6 +326,7 @@ pub struct EventMetrics {
     accepted: Counter,
     delivered: Counter,
     dead: Counter,
+    discarded: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
 }
@@ -326,6 +353,11 @@ impl EventMetrics {
     /// An event is delivered, durably.
     pub fn delivered(&self) {
         self.delivered.inc();
+    }
+
+    /// An event is discarded, durably.
+    pub fn discarded(&self) {
+        self.discarded.inc();
     }
 
     /// An event is dead, durably.

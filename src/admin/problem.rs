@@ -26,6 +26,8 @@ pub(super) enum Problem {
     Method,
     /// A parameter cannot be read.
     Parameter(String),
+    /// What it is about stands so that this cannot be done.
+    Conflict(String),
     /// The body is longer than any change.
     TooLarge,
     /// The store could not answer now.
@@ -98,6 +100,7 @@ impl IntoResponse for Problem {
                 "see the reference in docs/api.md",
             ),
             Self::Parameter(what) => (StatusCode::BAD_REQUEST, what, "see the reference in docs/api.md"),
+            Self::Conflict(what) => (StatusCode::CONFLICT, what, "nothing was changed"),
             Self::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is longer than {BODY_MAX} bytes, and no change is"),

@@ -7,11 +7,13 @@ mod append;
 pub mod budget;
 mod command;
 mod delivery;
+pub mod job;
 pub mod live;
 mod outcome;
 pub mod policy;
 mod recover;
 pub mod rejections;
+pub mod removal;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -26,9 +28,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, Policy, Rate, Slots, Sort};
+pub use crate::engine::{BreakerState, GroupView, Held, Policy, Rate, Removal, Slots, Sort};
 use crate::engine::{Engine, Settings};
-use crate::event::{Event, EventId, Group, Mono, Now, Seq};
+use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit};
 use crate::metrics::Metrics;
 use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
@@ -37,10 +39,13 @@ use crate::store::{LaneStore, Refusal};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
+use job::Jobs;
+pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
+pub use removal::{Removed, Target};
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -145,6 +150,7 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    jobs: Jobs,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
     started: Now,
@@ -187,6 +193,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
@@ -198,10 +205,12 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        jobs,
         anybody: Group::fallback(),
         started,
     });
-    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    let channels = (receiver, called, facts.downgrade());
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -351,6 +360,22 @@ impl Handle {
     /// The driver has ended.
     pub async fn cancel(&self, group: Group) -> Result<usize, Ended> {
         self.ask(|reply| Command::Cancel(group, reply)).await
+    }
+
+    /// What events and live requests of all groups waited for that got their lease in the last minute.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn waited(&self) -> Result<WaitSplit, Ended> {
+        self.ask(Command::Waited).await
+    }
+
+    /// Order keys of a group whose head waits for a further attempt, or is one: those that have waited longest, and how many there are.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn held(&self, group: Group, limit: usize) -> Result<(Vec<Held>, usize), Ended> {
+        self.ask(|reply| Command::Held(group, limit, reply)).await
     }
 
     /// The upstream as a whole.
