@@ -67,6 +67,7 @@ mod settle;
 mod slab;
 mod snapshot;
 mod stats;
+mod survey;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -82,6 +83,7 @@ pub use request::{
     Verdict, WaitReason,
 };
 pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
+pub use survey::{Found, Survey};
 
 use crate::event::{Group, Lane, Mono, Now, Wall};
 use counts::{Counts, Stage};
@@ -446,6 +448,7 @@ impl Engine {
         if let Some(stats) = &mut group.ledger.stats {
             stats.minute.arrived(now);
         }
+        self.minute.arrived(now);
         group.ledger.accepted += u64::from(!ev.replay);
         let price = price::price(&self.settings, lane.estimate.micros().unwrap_or(guess));
         let ahead = Tag::of(price.saturating_mul(group.counts.queued), group.weight);
