@@ -10,6 +10,7 @@ mod groups;
 mod guard;
 mod name;
 mod problem;
+mod release;
 mod unseen;
 mod upstream;
 
@@ -145,6 +146,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/events", get(api::events))
         .route("/api/v1/events/{id}", get(api::event))
         .route("/api/v1/events/{id}/body", get(api::body))
+        .route("/api/v1/events/{id}/release", post(release::release))
         .route("/api/v1/rejections", get(api::rejections))
         .route("/api/v1/groups", get(groups::list))
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
