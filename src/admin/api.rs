@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::Admin;
+use super::alerts::{Firing, firing};
 use super::name;
 use super::problem::Problem;
 use crate::driver::{self, AttemptNote, GroupView, Record, Status, Story};
@@ -96,6 +97,8 @@ pub(super) struct StatusView {
     /// Milliseconds by what was waited for, of all that got their lease in the last minute; null when the driver does not answer.
     waited_ms: Option<Waited>,
     store: StoreView,
+    /// What fires, pages first; `/alerts` has all of it.
+    alerts: Vec<Firing>,
 }
 
 #[derive(Serialize)]
@@ -133,6 +136,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
         },
         waited_ms: waited.ok().and_then(Result::ok).map(Waited),
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
+        alerts: firing(&admin),
     })
 }
 
@@ -211,6 +215,9 @@ pub(super) struct EventView {
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     body_bytes: u32,
+    /// The event that it repeats, of one that is or was suppressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate_of: Option<String>,
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
@@ -394,6 +401,7 @@ impl From<Record> for EventView {
             settled_at: record.settled.map(rfc3339),
             reason: record.reason.into(),
             body_bytes: record.body_bytes,
+            duplicate_of: record.duplicate_of.map(|id| id.to_string()),
         }
     }
 }

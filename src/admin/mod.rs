@@ -3,6 +3,7 @@
 //! Everything but `/healthz`, `/readyz` and (where it is open) `/metrics` needs the token, on loopback too; [`guard`] says why
 //! that alone is not enough.
 
+mod alerts;
 mod api;
 mod expiry;
 mod groups;
@@ -10,6 +11,7 @@ mod guard;
 mod inside;
 mod name;
 mod problem;
+mod release;
 mod removal;
 mod unseen;
 mod upstream;
@@ -149,6 +151,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/events/{id}/attempts", get(api::attempts))
         .route("/api/v1/events/{id}/skip", post(removal::skip))
         .route("/api/v1/events/{id}/discard", post(removal::discard))
+        .route("/api/v1/events/{id}/release", post(release::release))
         .route("/api/v1/rejections", get(api::rejections))
         .route("/api/v1/groups", get(groups::list))
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
@@ -159,6 +162,8 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/jobs/{id}", get(removal::job).delete(removal::cancel))
         .route("/api/v1/overrides", get(groups::overrides))
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
+        .route("/api/v1/alerts", get(alerts::list))
+        .route("/api/v1/alerts/test", post(alerts::test))
         .fallback(api::unknown)
         .method_not_allowed_fallback(api::method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX))

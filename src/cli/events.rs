@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, ask, encoded, fetch, only_for_the_list};
+use super::remote::{Remote, ask, encoded, fetch, only_for_the_list, shown};
 use super::standing::waits;
 use super::table::{Column, escaped, lines, table};
 use super::{FAILED, USAGE, complain, print, removal};
@@ -61,6 +61,12 @@ enum Action {
     /// Throw an event that waits away; it cannot be replayed
     #[command(after_help = "Example: fairlane events discard evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
     Discard(removal::One),
+    /// Lets a suppressed event, a repeat of another one, go to the upstream after all
+    #[command(after_help = "Example: fairlane events release evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
+    Release {
+        /// Its id, `evt_…`
+        id: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -97,14 +103,20 @@ const ATTEMPT_COLUMNS: [Column; 9] = [
 
 /// Runs it; the answer is the exit code.
 pub(super) fn run(events: &Events) -> u8 {
+    if events.action.is_some()
+        && let Err(why) = only_for_the_list(&events.given())
+    {
+        return complain(&why, USAGE);
+    }
     let done = match &events.action {
         None => list(events),
-        Some(action) => match (only_for_the_list(&events.given()), action) {
-            (Err(why), _) => return complain(&why, USAGE),
-            (Ok(()), Action::Show(one)) => show(one, &events.remote),
-            (Ok(()), Action::Skip(one)) => return removal::one(one, "skip", &events.remote),
-            (Ok(()), Action::Discard(one)) => return removal::one(one, "discard", &events.remote),
-        },
+        Some(Action::Show(one)) => show(one, &events.remote),
+        Some(Action::Skip(one)) => return removal::one(one, "skip", &events.remote),
+        Some(Action::Discard(one)) => return removal::one(one, "discard", &events.remote),
+        Some(Action::Release { id }) => {
+            let path = format!("/api/v1/events/{}/release", encoded(id));
+            return shown(&events.remote, Method::POST, &path, Some(json!({})), lines);
+        }
     };
     match done {
         Ok(text) => print(&text),

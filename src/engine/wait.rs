@@ -230,6 +230,8 @@ impl Condition {
             Some(reason) => reason,
             // With slots to be had, a ready group that does not go is a suspect.
             None if self.closed.has(Class::SUSPECT) => WaitReason::UpstreamBreaker,
+            // Or one that has not shown to be quick, in an outbreak of slowness.
+            None if self.closed.has(Class::UNKNOWN) => WaitReason::Slow,
             None => WaitReason::Gateway,
         }
     }
@@ -280,7 +282,8 @@ impl Engine {
             .with(Class::SLOW, self.leases.slow >= self.settings.slow_slots())
             .with(Class::RAMP, busy.saturating_mul(2) >= self.settings.slots)
             .with(Class::RETRY, self.leases.retry >= self.settings.retry_slots())
-            .with(Class::SUSPECT, !self.upstream.breaker.is_closed());
+            .with(Class::SUSPECT, !self.upstream.breaker.is_closed())
+            .with(Class::UNKNOWN, !self.takes_unknown());
         self.conditions.gates.note(since, Condition { all, closed });
     }
 
