@@ -72,6 +72,8 @@ pub struct Config {
     pub drain: Duration,
     /// The log.
     pub log: Log,
+    /// Where spans go.
+    pub otlp: Option<String>,
     /// What to know about it.
     pub notes: Vec<Note>,
     /// The whole configuration as YAML, every default filled in, secrets as `***`. With the secrets put back it is a
@@ -178,6 +180,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
         groups,
         drain: tree.at("shutdown").at("drain").get(),
         log: build::log(tree.at("log")),
+        otlp: tree.at("otlp").maybe(),
         effective: effective::yaml(&tree, &builder.meanings),
         notes: builder.notes,
         file,

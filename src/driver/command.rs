@@ -1,9 +1,12 @@
 //! What people ask of the running driver.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::run::Driver;
+use super::traced::traced;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
@@ -111,7 +114,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             driver.upstream.replace(*settings);
             driver.apply_upstream(now);
             driver.engine.set_policies(driver.policies.policies(), now);
-            driver.delivery.replace(deliver);
+            driver.delivery.replace(traced(deliver, Arc::clone(&driver.shared.spans)));
             answer(reply, ());
         }
     }
