@@ -8,8 +8,10 @@
 //! ```
 
 mod ages;
+mod alerts;
 mod groups;
 mod names;
+mod numbers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,9 +27,11 @@ use prometheus_client::metrics::info::Info;
 
 use crate::event::{KeySource, Missing};
 use ages::Ages;
+use alerts::AlertMetrics;
 use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
+pub use numbers::SourceNumbers;
 
 /// Seconds from 100 µs to 26 s, each bound 2.4 times the one before: a commit takes about a disk's `fdatasync`.
 const COMMIT_SECONDS: [f64; 14] =
@@ -40,9 +44,6 @@ const WAIT_SECONDS: [f64; 14] =
 /// Seconds from 1 ms to a minute: an attempt takes what the upstream's handler takes, at most `upstream.timeout`.
 const ATTEMPT_SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-
-/// A group with an older event is one to look at (the default of `alerts.backlog_age.group`).
-const GROUP_OLD: Duration = Duration::from_mins(5);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabel {
@@ -111,6 +112,8 @@ pub struct Metrics {
     retries_overdue: Gauge,
     backlog_age: Ages,
     groups_over_age: Gauge,
+    /// Alerts.
+    pub alerts: AlertMetrics,
     /// Seconds from the start of a batch's write to its durability.
     pub commit_seconds: Histogram,
     /// Events pending.
@@ -174,7 +177,7 @@ impl Metrics {
             backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
             backlog_oldest_age: names.add("backlog_oldest_age_seconds", &[], "Age of the oldest of them", Gauge::default()),
             backlog_age: names.add("backlog_age_seconds", &[], "Groups by the age of their oldest pending event, as they stand at the scrape: not cumulative over time", Ages::default()),
-            groups_over_age: names.add("groups_over_age", &[], "Groups whose oldest pending event is more than 5 min old", Gauge::default()),
+            groups_over_age: names.add("groups_over_age", &[], "Groups whose oldest pending event is older than `alerts.backlog_age.group`", Gauge::default()),
             lanes_active: names.add("lanes_active", &[], "Lanes with events that are not settled", Gauge::default()),
             store_bytes: names.add("store_bytes", &[], "Bytes that the store takes", Gauge::default()),
             disk_free_bytes: names.add("disk_free_bytes", &[], "Bytes free on the store's file system", Gauge::default()),
@@ -185,6 +188,7 @@ impl Metrics {
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
             spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
             spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
+            alerts: AlertMetrics::new(&mut names),
             names,
         };
         metrics.config_ok.set(1);
@@ -255,10 +259,10 @@ impl Metrics {
         self.breaker.set(breaker);
     }
 
-    /// How old the oldest event of each group is, and how many retries are overdue.
-    pub fn backlog(&self, ages: impl Iterator<Item = Duration>, overdue: u64) {
+    /// How old the oldest event of each group is, from which age on a group is late, and how many retries are overdue.
+    pub fn backlog(&self, ages: impl Iterator<Item = Duration>, late: Duration, overdue: u64) {
         let mut old = 0;
-        self.backlog_age.set(ages.inspect(|age| old += i64::from(*age > GROUP_OLD)));
+        self.backlog_age.set(ages.inspect(|age| old += i64::from(*age > late)));
         self.groups_over_age.set(old);
         self.retries_overdue.set(i64::try_from(overdue).unwrap_or(i64::MAX));
     }
@@ -476,8 +480,8 @@ mod tests {
     fn ages_stand_as_they_are_and_groups_are_named_only_where_they_are_given() {
         let metrics = Metrics::new("fsync");
         let ages = [0, 0, 30, 400, 1_000_000].map(Duration::from_secs);
-        metrics.backlog(ages.into_iter(), 2);
-        metrics.backlog(ages.into_iter().skip(2), 1);
+        metrics.backlog(ages.into_iter(), Duration::from_mins(5), 2);
+        metrics.backlog(ages.into_iter().skip(2), Duration::from_mins(5), 1);
         let text = metrics.encode().unwrap();
         for line in [
             r#"fairlane_backlog_age_seconds_bucket{le="15.0"} 0"#,

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::alerts::{Firing, firing};
 use super::name;
 use super::problem::Problem;
 use crate::driver::{self, GroupView, Record, Status, Story};
@@ -94,6 +95,8 @@ pub(super) struct StatusView {
     sources: usize,
     backlog: BacklogView,
     store: StoreView,
+    /// What fires, pages first; `/alerts` has all of it.
+    alerts: Vec<Firing>,
 }
 
 #[derive(Serialize)]
@@ -129,6 +132,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
             oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
+        alerts: firing(&admin),
     })
 }
 

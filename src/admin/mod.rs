@@ -3,6 +3,7 @@
 //! Everything but `/healthz`, `/readyz` and (where it is open) `/metrics` needs the token, on loopback too; [`guard`] says why
 //! that alone is not enough.
 
+mod alerts;
 mod api;
 mod expiry;
 mod groups;
@@ -152,6 +153,8 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/group/cancel", post(groups::cancel))
         .route("/api/v1/overrides", get(groups::overrides))
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
+        .route("/api/v1/alerts", get(alerts::list))
+        .route("/api/v1/alerts/test", post(alerts::test))
         .fallback(api::unknown)
         .method_not_allowed_fallback(api::method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX))

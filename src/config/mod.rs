@@ -39,6 +39,7 @@ use self::build::Builder;
 use self::check::Checker;
 use self::secret::Outside;
 use self::value::Slot;
+use crate::driver::alerts;
 use crate::event::Secret;
 use crate::store::embedded;
 use crate::{admin, listen};
@@ -74,6 +75,8 @@ pub struct Config {
     pub log: Log,
     /// Where spans go.
     pub otlp: Option<String>,
+    /// What an operator is told.
+    pub alerts: alerts::Settings,
     /// What to know about it.
     pub notes: Vec<Note>,
     /// The whole configuration as YAML, every default filled in, secrets as `***`. With the secrets put back it is a
@@ -181,6 +184,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
         drain: tree.at("shutdown").at("drain").get(),
         log: build::log(tree.at("log")),
         otlp: tree.at("otlp").maybe(),
+        alerts: build::alerts(tree.at("alerts")),
         effective: effective::yaml(&tree, &builder.meanings),
         notes: builder.notes,
         file,

@@ -3,6 +3,7 @@
 //! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
+pub mod alerts;
 mod append;
 pub mod budget;
 mod command;
@@ -28,15 +29,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, Policy, Rate, Slots, Sort};
+pub use crate::engine::{BreakerState, GroupView, Policy, Rate, Slots, Sort, Survey};
 use crate::engine::{Engine, Settings};
-use crate::event::{Event, EventId, Group, Mono, Now, Seq};
+use crate::event::{Event, EventId, Group, Mono, Now, Seq, Wall};
 use crate::metrics::Metrics;
 use crate::spans::Recorder;
 use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
 
+pub use alerts::{Alert, Alerts, Tested};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
@@ -149,6 +151,8 @@ pub struct SourceInfo {
     pub key: Option<String>,
     /// Whether the signature covers every place that the rule reads.
     pub key_signed: bool,
+    /// When each of its secrets ends, in the order in which metrics count them.
+    pub secrets: Vec<Option<Wall>>,
 }
 
 struct Shared {
@@ -160,6 +164,7 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
     started: Now,
@@ -215,6 +220,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        alerts: Alerts::default(),
         anybody: Group::fallback(),
         started,
         spans,
@@ -340,6 +346,15 @@ impl Handle {
     /// The driver has ended.
     pub async fn show_backlog(&self, top: usize) -> Result<Vec<GroupView>, Ended> {
         self.ask(|reply| Command::ShowBacklog(top, reply)).await
+    }
+
+    /// Everything that waits at one look, for alerts: a group is late when its oldest event is older than `late`. Also the time that the
+    /// driver took for it.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn survey(&self, late: std::time::Duration) -> Result<(Survey, std::time::Duration), Ended> {
+        self.ask(|reply| Command::Survey(late, reply)).await
     }
 
     /// One group, active or not.
@@ -481,6 +496,12 @@ impl Handle {
     #[must_use]
     pub fn rejections(&self) -> &Rejections {
         &self.shared.rejections
+    }
+
+    /// What fires, what fired, and by which settings.
+    #[must_use]
+    pub fn alerts(&self) -> &Alerts {
+        &self.shared.alerts
     }
 
     /// The metrics that all parts count in.

@@ -29,7 +29,7 @@ use crate::store::Error;
 const TICK: Duration = Duration::from_secs(1);
 
 /// A retry that could go and is this late is one too many.
-const OVERDUE: Duration = Duration::from_secs(10);
+pub(super) const OVERDUE: Duration = Duration::from_secs(10);
 
 /// Facts and completions taken in one turn, so that neither keeps the other waiting.
 const TURN_MAX: usize = 1_000;
@@ -211,7 +211,8 @@ impl Driver {
 
     /// Shows in the metrics what takes time in the number of groups; done when somebody asks, not every second.
     pub(super) fn show_backlog(&self, now: Now) {
-        self.shared.metrics.backlog(self.engine.ages(now.mono), self.engine.retries_overdue(OVERDUE));
+        let late = self.shared.alerts.settings().group_age;
+        self.shared.metrics.backlog(self.engine.ages(now.mono), late, self.engine.retries_overdue(OVERDUE));
     }
 
     fn obey(&mut self, command: Command, now: Now) {

@@ -401,6 +401,16 @@ pub struct Usage {
     pub free: u64,
     /// When the oldest pending event was received.
     pub oldest: Option<Wall>,
+    /// Room in thousandths of what must stay free: below 2000 the oldest delivered history goes, below 1500 the groups that hold most are
+    /// refused, below 1000 everybody is. [`Usage::UNLIMITED`] for one that has no such marks.
+    pub room: u64,
+    /// Bytes that may still be taken before everybody is refused.
+    pub room_bytes: u64,
+}
+
+impl Usage {
+    /// The room of a store without marks.
+    pub const UNLIMITED: u64 = u64::MAX;
 }
 
 /// How long ended events stay readable.

@@ -463,6 +463,8 @@ impl Disk {
             bytes: self.bytes,
             free: self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.bytes)),
             oldest: self.received.first().map(|&(received, _)| received),
+            room: Usage::UNLIMITED,
+            room_bytes: Usage::UNLIMITED,
         }
     }
 }
