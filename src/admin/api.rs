@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::dedicated::StatusJson;
 use super::name;
 use super::problem::Problem;
 use crate::driver::{self, GroupView, Record, Status, Story};
@@ -93,6 +94,8 @@ pub(super) struct StatusView {
     durability: &'static str,
     sources: usize,
     backlog: BacklogView,
+    /// Null: the driver does not say in time.
+    dedicated: Option<StatusJson>,
     store: StoreView,
 }
 
@@ -114,6 +117,9 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
     let (handle, usage, now) = (&admin.handle, admin.handle.usage(), admin.handle.now());
     let started = handle.started();
     let not_ready_reason = not_ready(&admin);
+    // The status comes also when the driver is held up.
+    let upstream = tokio::time::timeout(BACKLOG_PATIENCE, handle.upstream()).await;
+    let dedicated = upstream.into_iter().flatten().next().map(|info| StatusJson::of(&info.dedicated, now.wall));
     Json(StatusView {
         version: env!("CARGO_PKG_VERSION"),
         started_at: rfc3339(started.wall),
@@ -128,6 +134,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
             lanes: usage.lanes,
             oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
+        dedicated,
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
     })
 }

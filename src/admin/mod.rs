@@ -4,6 +4,7 @@
 //! that alone is not enough.
 
 mod api;
+mod dedicated;
 mod expiry;
 mod groups;
 mod guard;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::{Shared, Shed, Submission};
 use crate::clock::Seldom;
-use crate::event::{Event, Mono, Seq};
+use crate::engine::Admitted;
+use crate::event::{Event, Group, Mono, Seq};
 use crate::store::Error;
 
 /// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
@@ -110,7 +111,19 @@ impl Appends {
     }
 }
 
+impl Appended {
+    /// Whose events these were, and what they were admitted with.
+    pub(super) fn admitted(&self) -> impl Iterator<Item = (&Group, Admitted)> {
+        self.batch.iter().map(|submission| (&submission.event.lane.group, submission.admitted))
+    }
+}
+
 impl Submission {
+    /// It is not stored.
+    pub(super) fn refuse(self, shed: Shed) {
+        self.answer(Err(shed));
+    }
+
     fn answer(self, answer: Result<Seq, Shed>) -> Arc<Event> {
         if self.reply.send(answer).is_err() {
             // The sender has gone or run out of patience; a stored event stays stored all the same.

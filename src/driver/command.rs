@@ -7,7 +7,7 @@ use super::run::Driver;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, Rate, Settings, Slots, Sort};
+use crate::engine::{BreakerState, DedicatedInfo, GroupView, Rate, Settings, Slots, Sort};
 use crate::event::{Group, Now};
 
 /// One wish; each answers over its own channel.
@@ -57,6 +57,8 @@ pub struct UpstreamInfo {
     pub median: Option<std::time::Duration>,
     /// Groups with pending events.
     pub active_groups: usize,
+    /// Dedicated slots.
+    pub dedicated: DedicatedInfo,
 }
 
 /// Does what is asked. Whoever asked and went away misses the answer and nothing else.
@@ -93,6 +95,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 slots: engine.slots(),
                 median: engine.median(),
                 active_groups: engine.active_groups(),
+                dedicated: engine.dedicated(now.mono),
             };
             answer(reply, info);
         }

@@ -85,6 +85,7 @@ impl Delivery {
             store,
             deliver,
             policies,
+            watch: Watch::new(Arc::clone(&metrics)),
             metrics,
             counters: HashMap::new(),
             work: JoinSet::new(),
@@ -92,7 +93,6 @@ impl Delivery {
             calls: Calls::default(),
             window: Window::default(),
             ended: HashMap::new(),
-            watch: Watch::default(),
         }
     }
 

@@ -54,6 +54,9 @@ impl Engine {
         self.dormant.wake(&mut group);
         let gid = self.groups.insert(group);
         self.names.insert(name.clone(), gid);
+        if self.dedicated.has_slots(name) {
+            self.settle_on_own(gid);
+        }
         gid
     }
 
@@ -83,6 +86,9 @@ impl Engine {
         self.wakes.remove(&mut self.wake_places, gid);
         if let Some(mut group) = self.groups.remove(gid) {
             self.names.remove(&group.name);
+            if group.own.is_some() {
+                self.dedicated.active.retain(|active| *active != gid);
+            }
             self.ledgers.put(group.name.clone(), std::mem::take(&mut group.ledger));
             self.dormant.put(group, self.moment());
         }

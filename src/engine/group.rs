@@ -9,6 +9,7 @@ use super::inside::Inside;
 use super::lazy::Lazy;
 use super::ledger::Ledger;
 use super::live::Calls;
+use super::own::{self, Own};
 use super::price::Ewma;
 use super::rate::Gcra;
 use super::request::WaitReason;
@@ -22,6 +23,8 @@ use crate::event::{Group, Mono};
 pub(super) enum Standing {
     Idle,
     Ready(Class),
+    /// Ready on slots of its own: in no heap (R12).
+    Own(Class),
     Capped,
     Limited,
     Paused,
@@ -34,7 +37,7 @@ impl Standing {
     /// What an event waits for whose group stands here; `None` when it waits for its turn.
     pub(super) fn reason(self) -> Option<WaitReason> {
         match self {
-            Self::Idle | Self::Ready(_) => None,
+            Self::Idle | Self::Ready(_) | Self::Own(_) => None,
             Self::Capped => Some(WaitReason::Cap),
             Self::Limited => Some(WaitReason::Rate),
             Self::Paused => Some(WaitReason::Paused),
@@ -104,6 +107,9 @@ pub(super) struct GroupState {
     pub(super) charged_us: u64,
     pub(super) served_us: u64,
 
+    /// R12: what it has where it has slots of its own.
+    pub(super) own: Option<Box<Own>>,
+
     /// What people are told of it.
     pub(super) ledger: Ledger,
     /// Why it did not run most recently, and until when.
@@ -145,13 +151,17 @@ impl GroupState {
             answered_alone_us: 0,
             charged_us: 0,
             served_us: 0,
+            own: None,
             ledger: Ledger::default(),
             blocked: None,
         }
     }
 
     pub(super) fn cap(&self, settings: &Settings) -> u32 {
-        self.policy.concurrency.unwrap_or_else(|| settings.default_cap()).max(1)
+        match &self.own {
+            Some(own) => own.slots,
+            None => self.policy.concurrency.unwrap_or_else(|| settings.default_cap()).max(1),
+        }
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -218,6 +228,9 @@ impl GroupState {
         }
         if let Some(at) = self.policy.rate.and_then(|rate| self.rate.as_ref()?.ready(rate, now).err()) {
             return (Standing::Limited, Some(at));
+        }
+        if self.own.is_some() {
+            return (own::standing(self, settings, upstream, only_retries, now), None);
         }
         (Standing::Ready(self.class(settings, upstream, only_retries, now)), None)
     }

@@ -7,7 +7,7 @@
 use super::Engine;
 use super::counts::Counts;
 use super::due::Place;
-use super::group::Standing;
+use super::group::{GroupState, Standing};
 use super::tags::Tag;
 
 impl Engine {
@@ -44,7 +44,7 @@ impl Engine {
     /// The first invariant that does not hold, in words. It is counted, too.
     pub fn check_invariants(&mut self) -> Result<(), String> {
         let found = self.accounts().and_then(|()| self.places()).and_then(|()| self.leases_sound());
-        let found = found.and_then(|()| self.calls_sound()).and_then(|()| self.fair());
+        let found = found.and_then(|()| self.calls_sound()).and_then(|()| self.own_sound()).and_then(|()| self.fair());
         if found.is_err() {
             self.violation("found by a full check");
         }
@@ -120,7 +120,7 @@ impl Engine {
                     format!("I3: two leases of one order key, {:?}", ev.order)
                 })?;
             }
-            slow += u32::from(self.groups.get(lease.gid).is_some_and(|group| group.slow));
+            slow += u32::from(self.groups.get(lease.gid).is_some_and(GroupState::shares_slow));
             retry += u32::from(lease.retry);
         }
         let counted = (self.leases.slow, self.leases.retry, self.counts.in_flight);

@@ -2,6 +2,7 @@
 //! `tests/sim` runs the whole with faults and crashes.
 
 mod cost;
+mod dedicated;
 mod fair;
 mod live;
 pub(super) mod model;
