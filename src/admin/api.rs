@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::alerts::{Firing, firing};
 use super::dedicated::StatusJson;
 use super::name;
 use super::problem::Problem;
@@ -97,6 +98,8 @@ pub(super) struct StatusView {
     /// Null: the driver does not say in time.
     dedicated: Option<StatusJson>,
     store: StoreView,
+    /// What fires, pages first; `/alerts` has all of it.
+    alerts: Vec<Firing>,
 }
 
 #[derive(Serialize)]
@@ -136,6 +139,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
         },
         dedicated,
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
+        alerts: firing(&admin),
     })
 }
 
@@ -212,6 +216,9 @@ struct EventView {
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     body_bytes: u32,
+    /// The event that it repeats, of one that is or was suppressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate_of: Option<String>,
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
@@ -336,7 +343,7 @@ pub(super) async fn body(State(admin): Shared, id: Result<Path<String>, PathReje
     Ok((headers, event.body.clone()).into_response())
 }
 
-fn event_id(text: &str) -> Result<EventId, Problem> {
+pub(super) fn event_id(text: &str) -> Result<EventId, Problem> {
     text.parse().map_err(|error| Problem::Parameter(format!("{text:?}: {error}")))
 }
 
@@ -358,6 +365,7 @@ impl From<Record> for EventView {
             settled_at: record.settled.map(rfc3339),
             reason: record.reason.into(),
             body_bytes: record.body_bytes,
+            duplicate_of: record.duplicate_of.map(|id| id.to_string()),
         }
     }
 }

@@ -52,6 +52,7 @@ impl Engine {
             group.ledger.stats.get_or_insert_default();
         }
         self.dormant.wake(&mut group);
+        group.quick = self.upstream.outbreak.recall(name);
         let gid = self.groups.insert(group);
         self.names.insert(name.clone(), gid);
         if self.dedicated.has_slots(name) {
@@ -89,6 +90,7 @@ impl Engine {
             if group.own.is_some() {
                 self.dedicated.active.retain(|active| *active != gid);
             }
+            self.upstream.outbreak.remember(&group.name, group.quick);
             self.ledgers.put(group.name.clone(), std::mem::take(&mut group.ledger));
             self.dormant.put(group, self.moment());
         }

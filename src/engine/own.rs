@@ -10,11 +10,10 @@
 //! others beyond it; while the upstream recovers, promoted groups hold at most half of the few slots, as they do of all.
 
 use super::Engine;
-use super::breaker::Upstream;
 use super::field::Class;
 use super::group::{GroupState, Standing};
 use super::rate::Gcra;
-use super::{Rate, Settings};
+use super::{Rate, Settings, Upstream};
 use crate::event::{Group, Mono};
 
 /// What a group has that has slots of its own.
@@ -120,6 +119,8 @@ impl Engine {
     /// A promoted group that is active, or becomes so.
     pub(super) fn settle_on_own(&mut self, gid: u32) {
         let slots = self.settings.dedicated.slots;
+        // What an outbreak goes by is who shares slots with whom.
+        self.set_quick(gid, false);
         let Some(group) = self.groups.get_mut(gid) else { return };
         let held = group.in_flight();
         if group.slow {

@@ -60,7 +60,7 @@ impl Engine {
     /// Puts a group where it belongs: into the field, or out of it with a time to look again.
     pub(super) fn refresh(&mut self, gid: u32, now: Mono) {
         let Some(group) = self.groups.get_mut(gid) else { return };
-        let (standing, wake) = group.stand(&self.settings, &self.upstream.breaker, now);
+        let (standing, wake) = group.stand(&self.settings, &self.upstream, now);
         let was = std::mem::replace(&mut group.standing, standing);
         if let (Standing::Ready(old), true) = (was, was != standing) {
             self.field.remove(old, gid);
@@ -117,7 +117,7 @@ impl Engine {
         };
         // Ramp, suspicion and slowness change with time and the upstream's median: one who was at the head may have to move.
         let Some(group) = self.groups.get(gid) else { return false };
-        let stands = group.stand(&self.settings, &self.upstream.breaker, now.mono).0;
+        let stands = group.stand(&self.settings, &self.upstream, now.mono).0;
         let (true, Standing::Ready(class) | Standing::Own(class)) = (stands == standing, stands) else {
             self.refresh(gid, now.mono);
             return true;
@@ -170,15 +170,20 @@ impl Engine {
         let slow = self.leases.slow < self.settings.slow_slots(shared);
         let ramp = busy.saturating_mul(2) < shared;
         let retry = self.leases.retry < self.settings.retry_slots();
+        let unknown = self.takes_unknown();
         let breaker = &self.upstream.breaker;
         let (closed, probe) = (breaker.is_closed(), breaker.may_probe());
-        if !closed {
+        if !closed || self.upstream.outbreak.is_on() {
             self.upstream.unclosed = self.step;
         }
         let gates = |class: Class, side: bool| {
             let passes = |bit: Class, open: bool| open || !class.has(bit);
             let trusted = closed || !class.has(Class::SUSPECT) || (probe && class.has(Class::SIDE) != side);
-            passes(Class::SLOW, slow) && passes(Class::RAMP, ramp) && passes(Class::RETRY, retry) && trusted
+            passes(Class::SLOW, slow)
+                && passes(Class::RAMP, ramp)
+                && passes(Class::RETRY, retry)
+                && passes(Class::UNKNOWN, unknown)
+                && trusted
         };
         let side = breaker.side;
         let found = self.first(|class| gates(class, side), busy < shared, now);
@@ -274,6 +279,8 @@ impl Engine {
                 group.side = self.upstream.breaker.side;
             }
             self.leases.slow += u32::from(group.shares_slow());
+            let outbreak = &mut self.upstream.outbreak;
+            outbreak.quick += u32::from(outbreak.is_quick(group.quick));
             group.in_flight() <= group.cap(&self.settings)
         });
         // The lease itself is not among them yet, and counts as an own one already.
@@ -355,7 +362,7 @@ impl Engine {
         }
         match () {
             () if lease.work.event().is_some_and(|(_, ev)| ev.keyed) => WaitReason::Order,
-            () if class.has(Class::SLOW) => WaitReason::Slow,
+            () if class.has(Class::SLOW) || (self.in_outbreak() && class.has(Class::UNKNOWN)) => WaitReason::Slow,
             () if lease.work.behind() => WaitReason::Lane,
             () => WaitReason::Turn,
         }
