@@ -63,7 +63,7 @@ impl Engine {
         if !full && !self.dedicated.records.contains_key(&group.name) {
             let record = Record::new(Dedication::Steady, demand, stats.demand.all, now);
             self.dedicated.records.insert(group.name.clone(), record);
-            self.dedicated.wake.get_or_insert(now.plus(every));
+            self.dedicated.wake.get_or_insert_with(|| now.plus(every));
         }
     }
 
@@ -163,7 +163,8 @@ impl Engine {
                 let demand = self.settings.dedicated.promote_share;
                 self.dedicated.records.insert(name.clone(), Record::new(Dedication::Promoted, demand, 0, now));
                 self.give_slots(&name, now);
-                self.dedicated.wake.get_or_insert(now.plus(self.settings.dedicated.look_every()));
+                let every = self.settings.dedicated.look_every();
+                self.dedicated.wake.get_or_insert_with(|| now.plus(every));
             }
         }
     }

@@ -134,7 +134,7 @@ impl Record {
     /// Takes in what was found.
     pub(super) fn see(&mut self, settings: &Dedicated, slots: u32, found: Found, now: Mono) {
         let span = now.since(self.looked);
-        let arrived = found.arrived.checked_sub(self.arrived).unwrap_or_default();
+        let arrived = found.arrived.saturating_sub(self.arrived);
         (self.arrived, self.looked) = (found.arrived, now);
         if span.is_zero() {
             return;
