@@ -4,6 +4,7 @@
 //! decides anything; there are constructors, written forms and nothing else.
 
 mod trace;
+mod wait;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
+pub use wait::{WaitReason, WaitSplit};
 pub use trace::{TRACEPARENT, TRACESTATE, Trace};
 
 /// A moment on the monotonic clock, in microseconds. Deadlines, leases, windows and
