@@ -15,8 +15,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
-pub use wait::{WaitReason, WaitSplit};
 pub use trace::{TRACEPARENT, TRACESTATE, Trace};
+pub use wait::{WaitReason, WaitSplit};
 
 /// A moment on the monotonic clock, in microseconds. Deadlines, leases, windows and
 /// rates are computed on it; it is never stored and never shown.
