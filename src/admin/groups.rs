@@ -65,6 +65,9 @@ pub(super) struct GroupJson {
     dead: u64,
     /// Null: nothing is known of it.
     counted_since: Option<String>,
+    /// The overflow lane that it shares, for it has none of its own; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overflow: Option<String>,
     /// What a person changed of it; null: it is treated as the file says.
     r#override: Option<ChangeJson>,
     /// What whoever changed it should know.
@@ -306,6 +309,7 @@ impl GroupJson {
             delivered: view.delivered,
             dead: view.dead,
             counted_since: view.counted.map(|span| rfc3339(now.minus(span))),
+            overflow: view.overflow.map(|lane| lane.to_string()),
             r#override: change.map(ChangeJson::of),
             note: None,
         }

@@ -49,6 +49,7 @@ impl Config {
             // The beginning of an attempt is written with the next batch; waiting for it would add a sync to every wait. A crash in
             // between repeats an attempt that was in flight, which it would do anyway.
             begun_first: false,
+            max_active: groups.max_active,
             ..engine::Settings::default()
         }
     }
@@ -114,11 +115,13 @@ impl Config {
             concurrency: own_concurrency(slot).or(usual),
             rate: policy.rate.map(rate),
             paused: false,
+            named: false,
         };
         let overrides = groups.overrides.iter().zip(tree.at("overrides").items());
         driver::FilePolicies {
             defaults: policy(&groups.defaults, tree.at("defaults")),
             fallback: policy(&groups.fallback, tree.at("fallback")),
+            new_groups: groups.new_groups.map(rate),
             order_max_hold: self.order_max_hold.clone(),
             overrides: overrides.map(|(o, slot)| (o.matches.clone(), policy(&o.policy, slot))).collect(),
         }

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::admission::Admission;
 use super::{Shared, Shed, Submission};
 use crate::clock::Seldom;
-use crate::event::{Event, Mono, Seq};
+use crate::engine::Engine;
+use crate::event::{Event, Lane, Mono, Now, Seq};
 use crate::store::Error;
 
 /// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
@@ -58,11 +60,27 @@ impl Appends {
     }
 
     /// Begins the next batch, when none is under way and something waits.
-    pub(super) fn start(&mut self, now: Mono) {
-        if self.appending.is_some() || self.gathered.is_empty() {
+    pub(super) fn start(&mut self, admission: &mut Admission, engine: &mut Engine, now: Now) {
+        while self.appending.is_none() && !self.gathered.is_empty() {
+            let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
+            let places = admission.places(batch.iter().map(|submission| &*submission.event), engine, now);
+            let places = places.into_iter().chain(std::iter::repeat(Ok(None)));
+            let placed = batch.into_iter().zip(places).filter_map(|(submission, place)| match place {
+                Ok(None) => Some(submission),
+                Ok(Some(place)) => Some(submission.waits_in(place)),
+                Err(shed) => {
+                    drop(submission.answer(Err(shed)));
+                    None
+                }
+            });
+            self.append(placed.collect(), now.mono);
+        }
+    }
+
+    fn append(&mut self, batch: Vec<Submission>, now: Mono) {
+        if batch.is_empty() {
             return;
         }
-        let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
         let events = batch.iter().map(|submission| Arc::clone(&submission.event)).collect();
         let store = Arc::clone(&self.shared.store);
         let done: Append = Box::pin(async move { store.append(events).await });
@@ -111,6 +129,13 @@ impl Appends {
 }
 
 impl Submission {
+    /// Its event waits there, and not in the lane that it belongs to.
+    fn waits_in(mut self, place: Lane) -> Self {
+        let event = Arc::make_mut(&mut self.event);
+        event.owner = Some(std::mem::replace(&mut event.lane, place));
+        self
+    }
+
     fn answer(self, answer: Result<Seq, Shed>) -> Arc<Event> {
         if self.reply.send(answer).is_err() {
             // The sender has gone or run out of patience; a stored event stays stored all the same.

@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 
+use super::newcomers::NewGroups;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::run::Driver;
 use super::upstream::UpstreamChange;
@@ -26,6 +27,8 @@ pub(super) enum Command {
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
     Cancel(Group, oneshot::Sender<usize>),
+    /// The new groups of sources whose keys are not signed.
+    NewGroups(oneshot::Sender<Vec<NewGroups>>),
     /// The upstream as a whole.
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
@@ -80,6 +83,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, taken);
         }
         Command::Live(reply) => answer(reply, driver.policies.live()),
+        Command::NewGroups(reply) => answer(reply, driver.admission.newcomers.all(now)),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
         Command::Upstream(reply) => {
             let (engine, settings) = (&driver.engine, driver.upstream.settings());
@@ -107,6 +111,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, taken);
         }
         Command::Reload(settings, file, deliver, reply) => {
+            driver.admission.newcomers.set_limit(file.new_groups);
             driver.policies.replace(file);
             driver.upstream.replace(*settings);
             driver.apply_upstream(now);

@@ -16,6 +16,7 @@ use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
 use crate::event::{Event, EventId, Group, Lane, Now, Seq, Wall};
 use crate::metrics::{EventMetrics, Metrics};
+use crate::store::notebook::Notebook;
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
 
 /// Bytes of bodies kept in memory between an event's commit and its first attempt. What does not fit is read from the store when
@@ -39,6 +40,8 @@ pub(super) enum Done {
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
     LiveGone(LiveId),
+    /// A notebook was written, or not.
+    Noted(Result<(), String>),
 }
 
 /// How the attempt of a live request ended.
@@ -131,7 +134,7 @@ impl Delivery {
         let counters = self.counters(&event.source);
         counters.accepted();
         // Those that are not genuine have no key either, and a lane of their own.
-        if event.lane.group.is_fallback() {
+        if event.group().is_fallback() {
             counters.fallback(&event.key_source);
         }
     }
@@ -144,6 +147,7 @@ impl Delivery {
             Queued {
                 seq,
                 lane: event.lane.clone(),
+                owner: event.owner.clone(),
                 order: event.order.clone(),
                 received: event.received,
                 replay: false,
@@ -190,6 +194,11 @@ impl Delivery {
                 }
             }
         }
+    }
+
+    /// Writes a notebook, without waiting for the disk.
+    pub(super) fn write(&mut self, notebook: Notebook, bytes: Vec<u8>) {
+        self.work.spawn_blocking(move || Done::Noted(notebook.write(&bytes)));
     }
 
     fn dispatch(&mut self, dispatch: Dispatch) {
@@ -254,11 +263,12 @@ impl Delivery {
                 }
                 // Of an event that could not be read the source is not known either.
                 let source = event.as_ref().map_or_else(Arc::default, |event| Arc::clone(&event.source));
-                let event = event.map(|event| (event.id, event.lane.group.clone()));
+                let event = event.map(|event| (event.id, event.group().clone()));
                 self.ended.insert(seq, Ended { note: outcome::note(&attempt), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
             }
-            Done::Live(None) => {}
+            Done::Live(None) | Done::Noted(Ok(())) => {}
+            Done::Noted(Err(error)) => tracing::warn!(error, "it is written again later"),
             Done::Live(Some(LiveEnd { ticket, ending, took, error })) => {
                 self.cancels.remove(&ticket);
                 self.finished(ticket, ending, (took, &error), engine, now);
@@ -332,6 +342,7 @@ pub(super) fn queued(pending: Pending) -> Queued {
     Queued {
         seq: pending.seq,
         lane: pending.lane,
+        owner: pending.owner,
         order: pending.order,
         received: pending.received,
         replay: pending.replay,

@@ -3,11 +3,13 @@
 //! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
+mod admission;
 mod append;
 pub mod budget;
 mod command;
 mod delivery;
 pub mod live;
+mod newcomers;
 mod outcome;
 pub mod policy;
 mod recover;
@@ -38,6 +40,8 @@ pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
 pub use live::{Answered, Unanswered};
+pub use newcomers::NewGroups;
+use newcomers::Newcomers;
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
@@ -187,6 +191,9 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let known = parts.notebook.beside("known-groups");
+    let newcomers =
+        Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
@@ -201,7 +208,8 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         anybody: Group::fallback(),
         started,
     });
-    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    let driver =
+        Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream, newcomers), parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -351,6 +359,14 @@ impl Handle {
     /// The driver has ended.
     pub async fn cancel(&self, group: Group) -> Result<usize, Ended> {
         self.ask(|reply| Command::Cancel(group, reply)).await
+    }
+
+    /// The new groups of every source whose key the signature does not cover, by source.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn new_groups(&self) -> Result<Vec<NewGroups>, Ended> {
+        self.ask(Command::NewGroups).await
     }
 
     /// The upstream as a whole.

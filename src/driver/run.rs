@@ -12,10 +12,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, Sleep};
 
+use super::admission::Admission;
 use super::append::Appends;
 use super::command::Command;
 use super::delivery::Delivery;
 use super::live::Call;
+use super::newcomers::{NewGroups, Newcomers};
 use super::policy::PolicyTable;
 use super::upstream::UpstreamTable;
 use super::{Fact, Shared, recover};
@@ -40,6 +42,7 @@ pub struct Driver {
     pub(super) policies: Arc<PolicyTable>,
     pub(super) delivery: Delivery,
     pub(super) upstream: UpstreamTable,
+    pub(super) admission: Admission,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
     appends: Appends,
@@ -51,13 +54,14 @@ impl Driver {
         (facts, calls): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>),
         shared: Arc<Shared>,
         engine: Engine,
-        (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
+        (policies, upstream, newcomers): (Arc<PolicyTable>, UpstreamTable, Newcomers),
         deliver: Deliver,
     ) -> Self {
         let delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, upstream, delivery, facts, calls, appends, stopping: false }
+        let admission = Admission::new(Arc::clone(&shared), newcomers);
+        Self { shared, engine, policies, upstream, admission, delivery, facts, calls, appends, stopping: false }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -105,6 +109,7 @@ impl Driver {
             alarm.set(self.engine.poll_timeout(), now.mono);
             self.shared.beat.store(now.mono.0, Ordering::Relaxed);
             if self.stopping && self.appends.is_idle() && self.engine.is_drained() {
+                self.admission.newcomers.close();
                 return;
             }
         }
@@ -132,7 +137,7 @@ impl Driver {
     }
 
     fn execute(&mut self, now: Now) {
-        self.appends.start(now.mono);
+        self.appends.start(&mut self.admission, &mut self.engine, now);
         while let Some(request) = self.engine.poll_request(now) {
             self.delivery.begin(request);
         }
@@ -175,6 +180,9 @@ impl Driver {
             self.apply_upstream(now);
         }
         self.delivery.watch.tick();
+        if let Some((notebook, known)) = self.admission.newcomers.due(now.wall) {
+            self.delivery.write(notebook, known);
+        }
         self.show_sizes(now);
     }
 
@@ -184,7 +192,7 @@ impl Driver {
         self.engine.set_upstream_paused(self.upstream.is_paused());
     }
 
-    fn show_sizes(&self, now: Now) {
+    fn show_sizes(&mut self, now: Now) {
         let usage = self.shared.store.usage();
         let metrics = &self.shared.metrics;
         metrics.backlog_events.set(gauge(usage.pending));
@@ -202,6 +210,10 @@ impl Driver {
         };
         let slots = [("busy", slots.busy), ("slow", slots.slow), ("retry", slots.retry), ("free", slots.free)];
         metrics.scheduler(slots, breaker);
+        for NewGroups { source, per_minute, .. } in self.admission.newcomers.all(now) {
+            metrics.new_groups_per_minute(&source, per_minute);
+        }
+        metrics.overflow_events.set(gauge(self.engine.overflow_events()));
         let counted = metrics.invariant_violations.get();
         metrics.invariant_violations.inc_by(self.engine.violations().saturating_sub(counted));
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Queued;
+use super::overflow::CellId;
 use crate::event::{Group, Lane, Mono, Now, Seq, Wall};
 
 /// A pending event in memory.
@@ -29,6 +30,8 @@ pub(super) struct Ev {
     pub(super) keyed: bool,
     /// The store has it as retrying.
     pub(super) retrying: bool,
+    /// Where it counts, if it waits in an overflow lane.
+    pub(super) cell: CellId,
 }
 
 impl Ev {
@@ -47,13 +50,23 @@ impl Ev {
             behind: true,
             keyed: false,
             retrying: false,
+            cell: CellId::default(),
         }
     }
 
     /// From what the store says.
     pub(super) fn from_queued(event: Queued, now: Now) -> (Lane, Self) {
+        let cell = CellId::of(&event.lane, event.owner.as_ref());
+        // In a lane that others share, order keys of different owners are different.
+        let order = match (event.order, &event.owner) {
+            (Some(key), Some(owner)) => {
+                Some(Group::joined([&owner.group].into_iter().chain(&owner.inner).chain([&key])))
+            }
+            (order, _) => order,
+        };
         let ev = Self {
-            order: event.order,
+            order,
+            cell,
             since: on_line(now, event.received),
             received: on_line(now, event.received),
             first: event.first_attempt.map(|at| on_line(now, at)),

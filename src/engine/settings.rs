@@ -32,6 +32,10 @@ pub struct Settings {
     pub replay_share: f64,
     /// Events of one lane kept in memory; the rest waits in the store.
     pub window: usize,
+    /// Lanes in memory at most; the events of further ones wait in overflow lanes (R10). Those that are found at the start come on top.
+    pub max_active: usize,
+    /// Lanes inside one group at most, before it gets overflow lanes of its own.
+    pub inner_active: usize,
     /// Whether an attempt waits until its beginning is durable (I7). Without it both go out at once, and a crash may leave
     /// an attempt that was begun and not counted.
     pub begun_first: bool,
@@ -71,6 +75,8 @@ impl Default for Settings {
             order_max_hold: Duration::from_secs(3_600),
             replay_share: 0.1,
             window: 256,
+            max_active: 1_000_000,
+            inner_active: 10_000,
             begun_first: true,
         }
     }
@@ -212,10 +218,12 @@ pub struct Policy {
     pub rate: Option<Rate>,
     /// Whether it waits.
     pub paused: bool,
+    /// Whether somebody has named exactly this group: then it gets a lane of its own, however many there are (R10).
+    pub named: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { weight: 1.0, concurrency: None, rate: None, paused: false }
+        Self { weight: 1.0, concurrency: None, rate: None, paused: false, named: false }
     }
 }

@@ -137,7 +137,9 @@ impl Engine {
         let ledger = self.ledgers.get(name);
         idle.ledger = ledger.cloned().unwrap_or_default();
         let view = self.view(&idle, Duration::ZERO, None, now);
-        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), ..view }
+        let overflow = self.overflow_of(name);
+        let reason = overflow.as_ref().map_or_else(|| view.reason.clone(), |lane| self.shares(lane));
+        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), overflow, reason, ..view }
     }
 
     /// The first `limit` active groups in that order; equal ones by name. Takes time in the number of active groups.
@@ -167,6 +169,13 @@ impl Engine {
     pub fn ages(&self, now: Mono) -> impl Iterator<Item = Duration> {
         let elsewhere = self.elsewhere(None);
         self.groups.iter().map(move |(gid, group)| self.oldest(gid, group, &elsewhere, now))
+    }
+
+    /// Why nothing is known of a group without a lane of its own, in words.
+    fn shares(&self, lane: &Group) -> String {
+        let pending =
+            self.names.get(lane).and_then(|gid| self.groups.get(*gid)).map_or(0, |group| group.counts.total());
+        format!("it has no lane of its own and shares {lane} with others: {pending} events wait there")
     }
 
     /// Of all groups, or of one.
@@ -233,6 +242,7 @@ impl Engine {
             delivered: group.ledger.delivered,
             dead: group.ledger.dead,
             counted: Some(now.since(group.ledger.since)),
+            overflow: None,
         }
     }
 

@@ -28,7 +28,6 @@ mod json;
 mod parse;
 mod paths;
 mod plan;
-mod shard;
 mod text;
 mod tree;
 
@@ -43,9 +42,9 @@ use crate::event::{Group, Missing};
 
 use parse::{Expr, Root};
 
+pub use crate::event::shard;
 pub use parse::ParseError;
 pub use plan::{Plan, Reading};
-pub use shard::shard;
 
 /// A rule as a configuration or a preset states it.
 #[derive(Clone, Debug, PartialEq, Eq)]

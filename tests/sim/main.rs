@@ -40,7 +40,7 @@ fn everything_drains_and_no_invariant_breaks() {
         assert!(total.delivered > 1_000 && total.dead > 0 && total.discarded > 0 && total.crashes > 0, "{total:?}");
         assert!(total.failed_settles > 0 && total.failed_loads > 0 && total.cancelled > 0, "{total:?}");
         assert!(total.live_served > 100 && total.live_refused > 10 && total.live_late > 0, "{total:?}");
-        assert!(total.live_gone > 10, "{total:?}");
+        assert!(total.live_gone > 10 && total.overflowed > 1_000, "{total:?}");
     }
 }
 

@@ -38,11 +38,19 @@ fn key_sources() -> impl Strategy<Value = KeySource> {
 }
 
 fn events() -> impl Strategy<Value = Event> {
-    let names = (any::<[u8; 16]>(), any::<u64>(), texts(), groups(), option::of(groups()), key_sources());
+    let names = (
+        any::<[u8; 16]>(),
+        any::<u64>(),
+        texts(),
+        groups(),
+        option::of(groups()),
+        option::of((groups(), option::of(groups()))),
+        key_sources(),
+    );
     let found = (option::of(groups()), texts(), option::of(texts()), option::of(texts()));
     let came = (0_usize..3, texts(), option::of(texts()), any::<IpAddr>(), any::<bool>(), headers(), any::<Vec<u8>>());
     (names, found, came).prop_map(|(names, found, came)| {
-        let (id, received, source, group, inner, key_source) = names;
+        let (id, received, source, group, inner, owner, key_source) = names;
         let (order, verified, provider_event_id, event_type) = found;
         let (method, target, forward, peer, https, headers, body) = came;
         Event {
@@ -50,6 +58,7 @@ fn events() -> impl Strategy<Value = Event> {
             received: Wall(received),
             source: source.into(),
             lane: Lane { group, inner },
+            owner: owner.map(|(group, inner)| Lane { group, inner }),
             key_source,
             order,
             verified: verified.into(),
