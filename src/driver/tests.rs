@@ -73,7 +73,9 @@ impl World {
     fn submit(&self, number: u8, bytes: usize) -> JoinHandle<Result<Seq, Shed>> {
         let handle = self.handle.clone();
         let charge = Budget::new(usize::MAX).open(Some(0)).unwrap();
-        tokio::spawn(async move { handle.submit(Arc::new(event(number, bytes)), charge).await })
+        tokio::spawn(
+            async move { handle.submit(Arc::new(event(number, bytes)), charge).await.map(|stored| stored.seq) },
+        )
     }
 
     /// How many events can be read.
@@ -91,6 +93,8 @@ pub(super) fn event(number: u8, bytes: usize) -> Event {
         owner: None,
         key_source: KeySource::NoRule,
         order: None,
+        fingerprint: None,
+        trace: None,
         verified: "none".into(),
         provider_event_id: None,
         event_type: None,
@@ -331,7 +335,7 @@ fn unsigned(group: &str) -> Event {
     Event { lane: Lane { group: Group::of(&[group]), inner: None }, key_source, ..event(1, 1) }
 }
 
-async fn take(w: &World, event: Event) -> Result<Seq, Shed> {
+async fn take(w: &World, event: Event) -> Result<Stored, Shed> {
     w.handle.submit(Arc::new(event), Budget::new(usize::MAX).open(Some(0)).unwrap()).await
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Queued;
-use super::overflow::CellId;
+use super::overflow::Member;
 use crate::event::{Group, Lane, Mono, Now, Seq, Wall};
 
 /// A pending event in memory.
@@ -30,8 +30,8 @@ pub(super) struct Ev {
     pub(super) keyed: bool,
     /// The store has it as retrying.
     pub(super) retrying: bool,
-    /// Where it counts, if it waits in an overflow lane.
-    pub(super) cell: CellId,
+    /// Whose it is, if it waits in an overflow lane.
+    pub(super) member: Member,
 }
 
 impl Ev {
@@ -50,13 +50,13 @@ impl Ev {
             behind: true,
             keyed: false,
             retrying: false,
-            cell: CellId::default(),
+            member: Member::default(),
         }
     }
 
     /// From what the store says.
     pub(super) fn from_queued(event: Queued, now: Now) -> (Lane, Self) {
-        let cell = CellId::of(&event.lane, event.owner.as_ref());
+        let member = Member::of(&event.lane, event.owner.as_ref());
         // In a lane that others share, order keys of different owners are different.
         let order = match (event.order, &event.owner) {
             (Some(key), Some(owner)) => {
@@ -66,7 +66,7 @@ impl Ev {
         };
         let ev = Self {
             order,
-            cell,
+            member,
             since: on_line(now, event.received),
             received: on_line(now, event.received),
             first: event.first_attempt.map(|at| on_line(now, at)),

@@ -7,9 +7,8 @@
 //!
 //! *Staying*: while events of a group are in an overflow lane, its further ones go there too, but for those whose own lane is there: events
 //! of one order key must not overtake each other. Inside a group that is simple: as long as it has such lanes, further parts go there. Of
-//! the 64, one has to know whose events are there, without a record for each of those groups, which would be what the bound forbids. A
-//! table of counts by a hash of the name does it in constant memory: two groups with one cell stay together until both are gone, which
-//! costs the one of them a little time and breaks nothing.
+//! the 64, one has to know whose events are there: a number and a hash for each such group, a tenth of a lane's record, for at most a million
+//! groups. While there are more than that, every group without a lane of its own is taken to be there.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,66 +24,69 @@ pub const OVERFLOW_LANES: u16 = 64;
 /// Overflow lanes inside one group.
 const INNER_LANES: u16 = 8;
 
-/// Cells of the table; 8 bytes each, and no table while nothing overflows. With a quarter of a million groups in overflow about every cell is
-/// taken, and a group that comes then goes there as well: so many cannot be told apart from all.
-const CELLS: u32 = 1 << 18;
+/// Groups that are known to be in overflow, at most; some 32 bytes each.
+const MEMBERS_MAX: usize = 1_000_000;
 
-/// The cell of an event that waits in one of the 64: 0 for all others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CellId(u32);
+/// Whose event it is that waits in one of the 64, by a hash of the group's name: 0 for all other events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Member(u64);
 
-impl CellId {
-    /// Where an event of `owner` counts that waits in `lane`.
+impl Member {
+    /// The one of an event of `owner` that waits in `lane`.
     pub(super) fn of(lane: &Lane, owner: Option<&Lane>) -> Self {
         owner.filter(|_| lane.group.is_overflow()).map_or_else(Self::default, |owner| Self::of_group(&owner.group))
     }
 
     fn of_group(group: &Group) -> Self {
-        Self(1 + (xxh3_64(group.as_str().as_bytes()) % u64::from(CELLS)) as u32)
-    }
-
-    fn index(self) -> usize {
-        self.0.saturating_sub(1) as usize
+        Self(xxh3_64(group.as_str().as_bytes()).max(1))
     }
 }
 
-/// How many events there are of groups that share a hash, and in which part of the overflow lanes all of these wait. A pair of numbers, for
-/// such a table comes from the system as zeros and takes no memory where nothing is written.
-type Cell = (u32, u16);
-
+/// Whose events are in the 64 lanes.
 #[derive(Debug, Default)]
-struct Table {
-    cells: Vec<Cell>,
-    /// Events in the overflow lanes that the table is about.
+struct Members {
+    /// How many events of each group, and in which part of the lanes they all wait.
+    known: HashMap<Member, (u64, u16)>,
+    /// Events there of groups that are not known one by one; all of these are in the common lanes.
+    others: u64,
+    /// Events there of whomever.
     events: u64,
 }
 
-impl Table {
-    /// The part of a cell with events.
-    fn part(&self, id: CellId) -> Option<u16> {
-        self.cells.get(id.index()).filter(|(events, _)| *events > 0).map(|(_, part)| *part)
+impl Members {
+    fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.others == 0
     }
 
-    fn hold(&mut self, id: CellId, in_part: u16) {
-        if self.cells.is_empty() {
-            self.cells = vec![(0, 0); CELLS as usize];
-        }
-        if let Some((events, part)) = self.cells.get_mut(id.index()) {
-            *events = events.saturating_add(1);
+    /// In which part a group's events are.
+    fn part(&self, member: Member) -> Option<u16> {
+        let crowded = self.others > 0 || self.known.len() >= MEMBERS_MAX;
+        self.known.get(&member).map(|(_, part)| *part).or(crowded.then_some(0))
+    }
+
+    fn add(&mut self, member: Member, in_part: u16) {
+        if let Some((events, part)) = self.known.get_mut(&member) {
+            *events += 1;
             *part = in_part;
+        } else if self.part(member).is_some() {
+            self.others += 1;
+        } else {
+            self.known.insert(member, (1, in_part));
         }
     }
 
-    fn release(&mut self, id: CellId) {
-        if let Some((events, _)) = self.cells.get_mut(id.index()) {
-            *events = events.saturating_sub(1);
+    fn take(&mut self, member: Member) {
+        match self.known.get_mut(&member) {
+            None => self.others = self.others.saturating_sub(1),
+            Some((events, _)) if *events > 1 => *events -= 1,
+            Some(_) => drop(self.known.remove(&member)),
         }
     }
 
     /// What a removal could not say of its event goes, too.
     fn clear_if_empty(&mut self) {
         if self.events == 0 {
-            self.cells = Vec::new();
+            (self.known, self.others) = (HashMap::new(), 0);
         }
     }
 }
@@ -111,7 +113,7 @@ struct Promised {
 /// What is known about overflow lanes.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
-    table: Table,
+    members: Members,
     /// Overflow lanes in memory: they come on top of those that may be.
     pub(super) lanes: usize,
     /// Parts of the overflow lanes beside the common one, by their number less one.
@@ -119,42 +121,42 @@ pub(super) struct Overflow {
     /// Lanes that events of the batch under way will make or find, by group; and how many.
     promised: HashMap<Group, Promised>,
     promises: usize,
-    /// Cells that events of that batch will count in.
-    held: Vec<CellId>,
+    /// Whose events of that batch will be there.
+    held: Vec<Member>,
 }
 
 impl Overflow {
     /// An event of an overflow lane became durable, or was found there.
-    pub(super) fn enter(&mut self, cell: CellId, lane: &Lane) {
-        if cell != CellId::default() {
+    pub(super) fn enter(&mut self, member: Member, lane: &Lane) {
+        if member != Member::default() {
             let part = self.part_number(lane.group.overflow_part());
-            self.table.events += 1;
-            self.table.hold(cell, part);
+            self.members.events += 1;
+            self.members.add(member, part);
         }
     }
 
     /// It ended.
-    pub(super) fn leave(&mut self, cell: CellId) {
-        if cell != CellId::default() {
-            self.table.release(cell);
+    pub(super) fn leave(&mut self, member: Member) {
+        if member != Member::default() {
+            self.members.take(member);
             self.leave_unread();
         }
     }
 
     /// One ended of which it is not known whose it was: its group is taken to be there until all are gone.
     pub(super) fn leave_unread(&mut self) {
-        self.table.events = self.table.events.saturating_sub(1);
-        self.table.clear_if_empty();
+        self.members.events = self.members.events.saturating_sub(1);
+        self.members.clear_if_empty();
     }
 
     /// Another batch: what became of the one before is known.
     fn begin(&mut self) {
         self.promised.clear();
         self.promises = 0;
-        for cell in std::mem::take(&mut self.held) {
-            self.table.release(cell);
+        for member in std::mem::take(&mut self.held) {
+            self.members.take(member);
         }
-        self.table.clear_if_empty();
+        self.members.clear_if_empty();
     }
 
     fn part_number(&mut self, part: Option<Group>) -> u16 {
@@ -175,7 +177,7 @@ impl Overflow {
 
     /// Where events of `group` are that are in one of the 64.
     fn stays(&self, group: &Group) -> Option<Lane> {
-        let part = self.table.part(CellId::of_group(group))?;
+        let part = self.members.part(Member::of_group(group))?;
         Some(self.lane(group, part))
     }
 
@@ -214,7 +216,7 @@ impl Engine {
     /// No bound is near and nothing overflows: nearly always.
     fn has_room(&self, batch: &[Wanted<'_>]) -> bool {
         let lanes = self.own_lanes() + batch.len();
-        let outer = self.overflow.table.cells.is_empty() && lanes <= self.settings.max_active;
+        let outer = self.overflow.members.is_empty() && lanes <= self.settings.max_active;
         let plain = |wanted: &Wanted<'_>| {
             wanted.part.is_none() && (lanes <= self.settings.inner_active || wanted.lane.inner.is_none())
         };
@@ -230,10 +232,10 @@ impl Engine {
         let (inside, shared) = self.inside(lane);
         let common = if shared { None } else { self.outer_place(lane, wanted.part.as_ref()) };
         if let Some(place) = common {
-            let cell = CellId::of_group(&lane.group);
+            let member = Member::of_group(&lane.group);
             let part = self.overflow.part_number(place.group.overflow_part());
-            self.overflow.table.hold(cell, part);
-            self.overflow.held.push(cell);
+            self.overflow.members.add(member, part);
+            self.overflow.held.push(member);
             return Some(place);
         }
         let own = lane.inner.as_ref().filter(|_| shared || inside >= self.settings.inner_active);
@@ -274,7 +276,7 @@ impl Engine {
 
     /// A pending event that was found at the start in an overflow lane, and whose it is; told of each of them.
     pub fn on_overflowed(&mut self, lane: &Lane, owner: &Lane) {
-        self.overflow.enter(CellId::of(lane, Some(owner)), lane);
+        self.overflow.enter(Member::of(lane, Some(owner)), lane);
     }
 
     /// The overflow lane in which events of `group` are, or its next one would be; `None` for a group with a lane of its own.
@@ -291,6 +293,6 @@ impl Engine {
     /// Events that wait in the 64 overflow lanes, those of parts with them.
     #[must_use]
     pub fn overflow_events(&self) -> u64 {
-        self.overflow.table.events
+        self.overflow.members.events
     }
 }

@@ -69,6 +69,7 @@ impl Row {
             bytes: place.length,
             reason: Box::default(),
             refused: 0,
+            duplicate_of: None,
         };
         Self::of(seq, event, place, state)
     }
@@ -227,6 +228,7 @@ impl Row {
             due: self.state.due,
             reason: self.state.reason.clone(),
             body_bytes: self.body_bytes,
+            duplicate_of: self.state.duplicate_of,
         }
     }
 
