@@ -217,7 +217,7 @@ impl Newcomers {
         }
         let hash = xxh3_64_with_seed(event.lane.group.as_str().as_bytes(), self.seed);
         let limit = self.limit;
-        let Some(known) = self.known(&event.source, now) else { return None };
+        let known = self.known(&event.source, now)?;
         if known.has(hash) {
             return None;
         }

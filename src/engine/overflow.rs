@@ -61,7 +61,7 @@ impl Members {
     /// In which part a group's events are.
     fn part(&self, member: Member) -> Option<u16> {
         let crowded = self.others > 0 || self.known.len() >= MEMBERS_MAX;
-        self.known.get(&member).map(|(_, part)| *part).or(crowded.then_some(0))
+        self.known.get(&member).map(|(_, part)| *part).or_else(|| crowded.then_some(0))
     }
 
     fn add(&mut self, member: Member, in_part: u16) {

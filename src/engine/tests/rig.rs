@@ -26,6 +26,9 @@ pub(super) type LiveAnswer = Box<dyn FnMut(&LiveDispatch) -> (Duration, Ending)>
 /// Whether another event takes the place of one that ended.
 pub(super) type Refill = Box<dyn Fn(&Lane) -> bool>;
 
+/// The part of the overflow lanes for an event of that lane, if its group is one too many.
+pub(super) type Part = Box<dyn Fn(&Lane) -> Option<Group>>;
+
 /// What a lane's source says of order keys.
 pub(super) type Hold = Box<dyn Fn(&Lane) -> Option<Duration>>;
 
@@ -57,7 +60,7 @@ pub(super) struct Rig {
     /// Told of every event that ended: what to append instead of it.
     pub(super) refill: Option<Refill>,
     /// The part of the overflow lanes for an event of that lane, where its group is one too many.
-    pub(super) part: Option<Box<dyn Fn(&Lane) -> Option<Group>>>,
+    pub(super) part: Option<Part>,
     /// How long an event may hold its order key, where its source says.
     pub(super) hold: Option<Hold>,
     pub(super) cancelled: Vec<Ticket>,
