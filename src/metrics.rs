@@ -124,6 +124,11 @@ pub struct Metrics {
     unmarked: Family<ReasonLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
     discarded: Family<SourceLabel, Counter>,
+    new_groups: Family<SourceLabel, Counter>,
+    new_groups_per_minute: Family<SourceLabel, Gauge>,
+    overflowed: Family<ReasonLabel, Counter>,
+    /// Events that wait in overflow lanes.
+    pub overflow_events: Gauge,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
     slots: Family<StateLabel, Gauge>,
@@ -180,6 +185,10 @@ impl Metrics {
             fallback: names.add("fallback_events", &["source", "reason"], "Events without a fairness key", Family::default()),
             secrets: names.add("secret_matches", &["source", "index"], "Signatures by the place of the secret that matched", Family::default()),
             skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
+            new_groups: names.add("new_groups", &["source"], "Groups that a source had not had before, where the signature does not cover the key", Family::default()),
+            new_groups_per_minute: names.add("new_groups_per_minute", &["source"], "The same in the last minute; one in overflow counts with each event", Family::default()),
+            overflowed: names.add("overflowed_events", &["source", "reason"], "Events that went to an overflow lane: max_active, new_groups, within", Family::default()),
+            overflow_events: names.add("overflow_events", &[], "Events that wait in the overflow lanes", Gauge::default()),
             delivered: names.add("events_delivered", &["source"], "Events that the upstream has, durably settled", Family::default()),
             suppressed: names.add("events_suppressed", &["source"], "Of the accepted events, those that repeat another one and were kept from delivery", Family::default()),
             released: names.add("events_released", &["source"], "Suppressed events that a person let go to the upstream after all", Family::default()),
@@ -265,6 +274,21 @@ impl Metrics {
     /// A request refused before any source was found for it.
     pub fn rejected_without_source(&self, reason: &'static str) {
         self.rejected.get_or_create(&ReasonLabel { source: String::new(), reason: reason.to_owned() }).inc();
+    }
+
+    /// A group came that the source had not had before.
+    pub fn new_group(&self, source: &str) {
+        self.new_groups.get_or_create(&SourceLabel { source: source.to_owned() }).inc();
+    }
+
+    /// So many of them came in a minute.
+    pub fn new_groups_per_minute(&self, source: &str, count: u32) {
+        self.new_groups_per_minute.get_or_create(&SourceLabel { source: source.to_owned() }).set(count.into());
+    }
+
+    /// An event goes to an overflow lane, for this reason.
+    pub fn overflowed(&self, source: &str, reason: &'static str) {
+        self.overflowed.get_or_create(&ReasonLabel { source: source.to_owned(), reason: reason.to_owned() }).inc();
     }
 
     /// An event got its lease after `wait`; `quiet` when it had found its lane within its burst.

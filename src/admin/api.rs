@@ -108,6 +108,8 @@ pub(super) struct StatusView {
 struct BacklogView {
     events: u64,
     lanes: u64,
+    /// Of them, those that wait in lanes that groups share.
+    overflow_events: i64,
     oldest_age_s: f64,
 }
 
@@ -138,6 +140,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
         backlog: BacklogView {
             events: usage.pending,
             lanes: usage.lanes,
+            overflow_events: handle.metrics().overflow_events.get(),
             oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
         waited_ms: waited.ok().and_then(Result::ok).map(Waited),
@@ -161,9 +164,12 @@ struct SourceView {
     key: Option<String>,
     key_signed: bool,
     accepted: u64,
+    /// Groups that it had never had before, in the last minute; null where the signature covers the key, or none came.
+    new_groups_per_minute: Option<u32>,
 }
 
-pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
+pub(super) async fn sources(State(admin): Shared) -> Result<Json<SourcesView>, Problem> {
+    let new_groups = admin.handle.new_groups().await?;
     let view = |source: &driver::SourceInfo| SourceView {
         name: source.name.to_string(),
         path: source.path.clone(),
@@ -172,8 +178,9 @@ pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
         key: source.key.clone(),
         key_signed: source.key_signed,
         accepted: admin.handle.metrics().accepted_of(&source.name),
+        new_groups_per_minute: new_groups.iter().find(|new| new.source == source.name).map(|new| new.per_minute),
     };
-    Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() })
+    Ok(Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() }))
 }
 
 /// The parameters of `/events`.
@@ -206,6 +213,9 @@ pub(super) struct EventView {
     within: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     order: Option<String>,
+    /// The overflow lane in which it waits or waited; left out where it had a lane of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overflow: Option<String>,
     key_source: KeySourceView,
     source: String,
     status: &'static str,
@@ -396,9 +406,13 @@ impl From<Record> for EventView {
         Self {
             id: record.id.to_string(),
             seq: record.seq.0,
-            group: record.lane.group.to_string(),
-            within: record.lane.inner.map(|inner| inner.to_string()),
-            order: record.order.map(|order| order.to_string()),
+            order: record.order.as_ref().map(ToString::to_string),
+            group: record.home().group.to_string(),
+            within: record.home().inner.as_ref().map(ToString::to_string),
+            overflow: record
+                .owner
+                .is_some()
+                .then(|| record.lane.inner.as_ref().unwrap_or(&record.lane.group).to_string()),
             key_source: (&record.key_source).into(),
             source: record.source.to_string(),
             status: record.status.as_str(),

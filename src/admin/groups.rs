@@ -76,6 +76,9 @@ pub(super) struct GroupJson {
     counted_since: Option<String>,
     /// Milliseconds by what its events and live requests waited for, of those that got their lease in the last minute.
     waited_ms: Waited,
+    /// The overflow lane that it shares, for it has none of its own; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overflow: Option<String>,
     /// What a person changed of it; null: it is treated as the file says.
     r#override: Option<ChangeJson>,
     /// What whoever changed it should know.
@@ -341,6 +344,7 @@ impl GroupJson {
             dead: view.dead,
             counted_since: view.counted.map(|span| rfc3339(now.minus(span))),
             waited_ms: Waited(view.waited),
+            overflow: view.overflow.map(|lane| lane.to_string()),
             r#override: change.map(ChangeJson::of),
             note: None,
             inside: None,

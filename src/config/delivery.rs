@@ -58,6 +58,7 @@ impl Config {
                 demote_after: groups.dedicated.demote_after,
             },
             shed: groups.shed,
+            max_active: groups.max_active,
             ..engine::Settings::default()
         }
     }
@@ -125,12 +126,14 @@ impl Config {
             paused: false,
             backlog: policy.backlog.map(|events| u32::try_from(events).unwrap_or(u32::MAX)),
             chosen: own_concurrency(slot).is_some(),
+            named: false,
         };
         let overrides = groups.overrides.iter().zip(tree.at("overrides").items());
         driver::FilePolicies {
             // What is chosen for all is chosen for none of them.
             defaults: engine::Policy { chosen: false, ..policy(&groups.defaults, tree.at("defaults")) },
             fallback: policy(&groups.fallback, tree.at("fallback")),
+            new_groups: groups.new_groups.map(rate),
             order_max_hold: self.order_max_hold.clone(),
             overrides: overrides.map(|(o, slot)| (o.matches.clone(), policy(&o.policy, slot))).collect(),
         }

@@ -12,8 +12,6 @@ use super::text::{self, Text};
 pub(super) const NOT_BUILT: &[&str] = &[
     "upstream.urls",
     "upstream.health",
-    "groups.max_active",
-    "groups.new_groups",
     "store.redis",
     "replay.share",
     "tenant_pages.address",
@@ -390,13 +388,13 @@ static GROUPS: Map = map(&[
         "max_active",
         is("1000000"),
         Kind::Int(1, 100_000_000),
-        "Lanes in memory; further groups share 64 overflow lanes.",
+        "Lanes in memory at most; further groups share 64 overflow lanes.",
     ),
     field(
         "new_groups",
         NULL,
         Kind::Rate,
-        "New groups a source, only for keys from unsigned parts and after 24 h of known traffic. Null: an alert alone.",
+        "New groups of one source, only for keys from unsigned parts and after 24 h of known traffic; beyond it they share the source's overflow lanes. Null: as many as come.",
     ),
     field(
         "shed",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::newcomers::NewGroups;
 use super::job::Job;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::removal::{Removed, Target};
@@ -42,6 +43,8 @@ pub(super) enum Command {
     Waited(oneshot::Sender<WaitSplit>),
     /// Order keys of a group that are held, at most so many, and how many there are.
     Held(Group, usize, oneshot::Sender<(Vec<Held>, usize)>),
+    /// The new groups of sources whose keys are not signed.
+    NewGroups(oneshot::Sender<Vec<NewGroups>>),
     /// The upstream as a whole.
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
@@ -102,6 +105,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, taken);
         }
         Command::Live(reply) => answer(reply, driver.policies.live()),
+        Command::NewGroups(reply) => answer(reply, driver.admission.newcomers.all(now)),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
         Command::Remove(targets, removal, reply) => {
             driver.delivery.removals.begin(targets, removal, reply, &mut driver.engine, now);
@@ -139,6 +143,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, taken);
         }
         Command::Reload(settings, file, deliver, reply) => {
+            driver.admission.newcomers.set_limit(file.new_groups);
             driver.policies.replace(file);
             driver.upstream.replace(*settings);
             driver.apply_upstream(now);

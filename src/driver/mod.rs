@@ -3,6 +3,7 @@
 //! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
+mod admission;
 pub mod alerts;
 mod append;
 pub mod budget;
@@ -11,6 +12,7 @@ mod dedicated;
 mod delivery;
 pub mod job;
 pub mod live;
+mod newcomers;
 mod outcome;
 pub mod policy;
 mod recover;
@@ -52,6 +54,8 @@ use job::Jobs;
 pub use job::{Action, Job, JobRefusal, JobState};
 use dedicated::Promoted;
 pub use live::{Answered, Unanswered};
+pub use newcomers::NewGroups;
+use newcomers::Newcomers;
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
@@ -241,6 +245,9 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
     let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
     let (promoted, groups) = Promoted::open(parts.notebook.beside("dedicated.json"))?;
+    let known = parts.notebook.beside("known-groups");
+    let newcomers =
+        Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
@@ -260,7 +267,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         spans,
     });
     let channels = (receiver, called, facts.downgrade());
-    let tables = (policies, upstream, promoted);
+    let tables = (policies, upstream, promoted, newcomers);
     let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
@@ -448,6 +455,14 @@ impl Handle {
     /// The driver has ended.
     pub async fn held(&self, group: Group, limit: usize) -> Result<(Vec<Held>, usize), Ended> {
         self.ask(|reply| Command::Held(group, limit, reply)).await
+    }
+
+    /// The new groups of every source whose key the signature does not cover, by source.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn new_groups(&self) -> Result<Vec<NewGroups>, Ended> {
+        self.ask(Command::NewGroups).await
     }
 
     /// The upstream as a whole.

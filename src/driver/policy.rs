@@ -27,6 +27,8 @@ pub struct FilePolicies {
     pub fallback: Policy,
     /// A glob on the written form, and the policy of those it matches; the first match counts.
     pub overrides: Vec<(String, Policy)>,
+    /// New groups a time of one source, where its key is not signed; beyond it they share overflow lanes. `None`: as many as come.
+    pub new_groups: Option<Rate>,
     /// By a source's name: how long an event of it may hold its order key.
     pub order_max_hold: HashMap<Arc<str>, Duration>,
 }
@@ -142,6 +144,7 @@ impl PolicyTable {
         let mut policy = self.file.read().of(group);
         if let Some(live) = self.live.read().get(group) {
             live.change.apply(&mut policy);
+            policy.named = true;
         }
         policy
     }
@@ -216,7 +219,10 @@ impl FilePolicies {
         if *group == Group::fallback() {
             return self.fallback;
         }
-        self.matching(group).and_then(|at| self.overrides.get(at)).map_or(self.defaults, |(_, policy)| *policy)
+        let matching = self.matching(group).and_then(|at| self.overrides.get(at));
+        // There is no end of groups that a pattern matches.
+        let named = |glob: &str| !glob.contains(['*', '?']);
+        matching.map_or(self.defaults, |(glob, policy)| Policy { named: named(glob), ..*policy })
     }
 
     /// The place of the override that `group` matches. The fallback lane has a policy of its own and matches none.
@@ -314,7 +320,7 @@ mod tests {
         table.change(&big, Change { weight: Some(2.0), ..Change::default() }, Expiry::Usual, now).unwrap();
 
         let again = PolicyTable::open(file, notebook()).unwrap();
-        assert_eq!(again.of(&big), Policy { paused: true, weight: 2.0, ..Policy::default() });
+        assert_eq!(again.of(&big), Policy { paused: true, weight: 2.0, named: true, ..Policy::default() });
         assert!(again.expire(now.plus(Duration::from_hours(23))).is_empty());
         assert_eq!(again.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&big));
         assert_eq!(again.of(&big).weight, 4.0);

@@ -13,12 +13,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, Sleep};
 
+use super::admission::Admission;
 use super::append::Appends;
 use super::command::Command;
 use super::dedicated::Promoted;
 use super::delivery::Delivery;
 use super::job::{self, Job};
 use super::live::Call;
+use super::newcomers::{NewGroups, Newcomers};
 use super::policy::PolicyTable;
 use super::traced::traced;
 use super::upstream::UpstreamTable;
@@ -45,6 +47,7 @@ pub struct Driver {
     pub(super) delivery: Delivery,
     pub(super) upstream: UpstreamTable,
     promoted: Promoted,
+    pub(super) admission: Admission,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
     /// For jobs, which ask like everybody else.
@@ -59,7 +62,7 @@ impl Driver {
         (facts, calls, asking): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>, mpsc::WeakSender<Fact>),
         shared: Arc<Shared>,
         engine: Engine,
-        (policies, upstream, promoted): (Arc<PolicyTable>, UpstreamTable, Promoted),
+        (policies, upstream, promoted, newcomers): (Arc<PolicyTable>, UpstreamTable, Promoted, Newcomers),
         deliver: Deliver,
     ) -> Self {
         let deliver = traced(deliver, Arc::clone(&shared.spans));
@@ -67,7 +70,22 @@ impl Driver {
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
         let jobs = JoinSet::new();
-        Self { shared, engine, policies, upstream, promoted, delivery, facts, calls, asking, jobs, appends, stopping: false }
+        let admission = Admission::new(Arc::clone(&shared), newcomers);
+        Self {
+            shared,
+            engine,
+            policies,
+            delivery,
+            upstream,
+            promoted,
+            admission,
+            facts,
+            calls,
+            asking,
+            jobs,
+            appends,
+            stopping: false,
+        }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -133,6 +151,7 @@ impl Driver {
             alarm.set(self.engine.poll_timeout(), now.mono);
             self.shared.beat.store(now.mono.0, Ordering::Relaxed);
             if self.stopping && self.appends.is_idle() && self.engine.is_drained() {
+                self.admission.newcomers.close();
                 return;
             }
         }
@@ -173,7 +192,7 @@ impl Driver {
     }
 
     fn execute(&mut self, now: Now) {
-        self.appends.start(now);
+        self.appends.start(&mut self.admission, &mut self.engine, now);
         while let Some(request) = self.engine.poll_request(now) {
             self.delivery.begin(request);
         }
@@ -220,6 +239,9 @@ impl Driver {
         }
         self.delivery.watch.tick();
         while self.jobs.try_join_next().is_some() {}
+        if let Some((notebook, known)) = self.admission.newcomers.due(now.wall) {
+            self.delivery.write(notebook, known);
+        }
         self.show_sizes(now);
     }
 
@@ -229,7 +251,7 @@ impl Driver {
         self.engine.set_upstream_paused(self.upstream.is_paused());
     }
 
-    fn show_sizes(&self, now: Now) {
+    fn show_sizes(&mut self, now: Now) {
         let usage = self.shared.store.usage();
         let metrics = &self.shared.metrics;
         metrics.backlog_events.set(gauge(usage.pending));
@@ -253,6 +275,10 @@ impl Driver {
             ("dedicated", slots.dedicated),
         ];
         metrics.scheduler(slots, breaker);
+        for NewGroups { source, per_minute, .. } in self.admission.newcomers.all(now) {
+            metrics.new_groups_per_minute(&source, per_minute);
+        }
+        metrics.overflow_events.set(gauge(self.engine.overflow_events()));
         let counted = metrics.invariant_violations.get();
         metrics.invariant_violations.inc_by(self.engine.violations().saturating_sub(counted));
     }

@@ -34,10 +34,7 @@ struct UnderWay {
     began: Now,
     attempt: u32,
     waited: Duration,
-<<<<<<< HEAD
-=======
     /// What it waited for, as the upstream is told.
->>>>>>> dedupe
     reason: String,
     ended: Option<Ended>,
 }

@@ -29,6 +29,7 @@ impl Engine {
                 }
             }
         }
+        self.overflow.lanes += usize::from(name.group.is_overflow());
         let lid = self.lanes.insert(lane);
         match &name.inner {
             None => group.plain = Some(lid),
@@ -70,6 +71,7 @@ impl Engine {
         let Some(lane) = self.lanes.remove(lid) else { return };
         let gid = lane.group;
         let Some(group) = self.groups.get_mut(gid) else { return };
+        self.overflow.lanes -= usize::from(group.name.is_overflow());
         match lane.inner {
             None => group.plain = None,
             Some(inner) => {

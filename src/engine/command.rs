@@ -4,6 +4,7 @@ use super::counts::Stage;
 use super::due::Place;
 use super::fact::Removal;
 use super::lease::removal_verdict;
+use super::overflow::Member;
 use super::request::Settle;
 use super::settle::After;
 use super::tags::Weight;
@@ -147,7 +148,7 @@ impl Engine {
                 }
                 match if retrying { None } else { lane.remove_fresh(seq) } {
                     Some(ev) => (from, After::ended(lid, ev)),
-                    None => (from, After::Ended { lid, key: None, unread: true }),
+                    None => (from, After::Ended { lid, key: None, unread: true, member: Member::default() }),
                 }
             }
         };

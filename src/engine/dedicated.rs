@@ -25,7 +25,7 @@ impl Engine {
             slots: settings.slots,
             taken: self.dedicated_slots(),
             groups: groups.map(|(name, record)| (name.clone(), record.view(settings.slots, now))).collect(),
-            at_ceiling: settings.max > 0 && !self.has_room(1),
+            at_ceiling: settings.max > 0 && !self.has_slots_for(1),
         }
     }
 
@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// Whether so many further groups could get slots of their own.
-    fn has_room(&self, more: u32) -> bool {
+    fn has_slots_for(&self, more: u32) -> bool {
         let groups = self.dedicated.promoted() + more;
         let most = self.settings.dedicated.max.min(GROUPS_MAX);
         groups <= most && groups.saturating_mul(self.settings.dedicated.slots) <= self.settings.slots / 2
@@ -100,7 +100,7 @@ impl Engine {
         }
         names.sort();
         for (_, _, name) in names {
-            let room = self.has_room(1);
+            let room = self.has_slots_for(1);
             let Some(record) = self.dedicated.records.get(&name) else { continue };
             let next = record.next(&self.settings.dedicated, room, now);
             self.enter(&name, next, now);
@@ -159,7 +159,7 @@ impl Engine {
     pub fn restore_promoted(&mut self, groups: Vec<Group>, now: Now) {
         let now = self.tick(now).mono;
         for name in groups {
-            if self.has_room(1) && !(self.policies)(&name).chosen {
+            if self.has_slots_for(1) && !(self.policies)(&name).chosen {
                 let demand = self.settings.dedicated.promote_share;
                 self.dedicated.records.insert(name.clone(), Record::new(Dedication::Promoted, demand, 0, now));
                 self.give_slots(&name, now);
@@ -185,7 +185,7 @@ impl Engine {
             self.dedicated.shedding = false;
             self.dedicated.wake = None;
         }
-        while !self.has_room(0) {
+        while !self.has_slots_for(0) {
             let promoted = self.dedicated.records.iter().filter(|(_, record)| record.state.has_slots());
             let Some(youngest) = promoted.max_by_key(|(_, record)| record.since).map(|(name, _)| name.clone()) else {
                 break;

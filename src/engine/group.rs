@@ -167,6 +167,12 @@ impl GroupState {
         self.plain.into_iter().chain(self.parts.values().copied())
     }
 
+    /// Lanes inside it, those that are shared apart, and whether there are such (R10). No other name of a part begins as theirs do.
+    pub(super) fn inside_lanes(&self) -> (usize, bool) {
+        let shared = self.parts.keys().rev().take_while(|name| name.is_overflow()).count();
+        (self.parts.len() - shared, shared > 0)
+    }
+
     /// Nothing of it is pending, waits or is in flight.
     pub(super) fn is_done(&self) -> bool {
         let no_lanes = self.plain.is_none() && self.parts.is_empty();

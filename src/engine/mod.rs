@@ -27,14 +27,15 @@
 //!
 //! R1 tags and turns: `tags`, `field`, `schedule` · R2 prices: `price`, `lease` · R3 head start: `schedule`, `dormant` · R4 caps and leases:
 //! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane` · R7 order:
-//! `order` · R8 breakers: `breaker` · R11 two levels: `schedule` · what follows an attempt: `retry` · senders that wait
-//! for an answer: `live` · why an event waited: `wait` · R12 dedicated slots: `dedication`, `dedicated`, `own` · caps of backlogs: `admit` · I1–I9: `invariant`. An order key belongs to its
+//! `order` · R8 breakers: `breaker` · R10 bounds: `overflow` · R11 two levels: `schedule` · R12 dedicated slots: `dedication`,
+//! `dedicated`, `own` · what follows an attempt: `retry` · senders that wait for an answer: `live` · why an event waited: `wait` · caps
+//! of backlogs: `admit` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
 //!
 //! # Bounds
 //!
 //! Of each lane at most [`Settings::window`] fresh events are in memory, fewer when there are very many lanes; at most 64 retrying ones, or
-//! one for each of at most 10,000 order keys. A lane without pending events leaves memory; what its group owes stays as a
+//! one for each of at most 10,000 order keys. Lanes are at most [`Settings::max_active`], then shared. A lane without pending events leaves memory; what its group owes stays as a
 //! small record until it is paid. Every step takes O(log n) in the number of ready groups and does not look at blocked, idle or
 //! indebted ones.
 
@@ -62,6 +63,7 @@ mod notice;
 mod order;
 mod outbreak;
 mod own;
+mod overflow;
 mod price;
 mod rate;
 mod request;
@@ -87,6 +89,7 @@ pub use dedication::{DedicatedInfo, DedicatedView, Dedication};
 pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
 pub use live::{LiveId, Unserved};
 pub use notice::Notice;
+pub use overflow::{OVERFLOW_LANES, Wanted};
 pub use request::{
     Batch, BreakerState, Dispatch, GroupView, Held, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
     Verdict,
@@ -110,6 +113,7 @@ use lease::Leases;
 use ledger::Ledgers;
 use live::Live;
 use notice::Notices;
+use overflow::Overflow;
 use price::Durations;
 use rate::Gcra;
 use rng::Rng;
@@ -145,6 +149,7 @@ pub struct Engine {
     step: u64,
 
     names: HashMap<Group, u32>,
+    overflow: Overflow,
     groups: Slab<GroupState>,
     lanes: Slab<LaneState>,
     dormant: Dormant,
@@ -220,6 +225,7 @@ impl Engine {
             now: Mono(0),
             step: 0,
             names: HashMap::new(),
+            overflow: Overflow::default(),
             groups: Slab::default(),
             lanes: Slab::default(),
             dormant: Dormant::default(),
@@ -261,6 +267,7 @@ impl Engine {
         let now = self.tick(now);
         for event in events {
             let (name, mut ev) = Ev::from_queued(event, now);
+            self.overflow.enter(ev.member, &name);
             // It waits from its commit, however long that took.
             ev.since = ev::line(now.mono);
             let (gid, lid) = self.lane_for(&name);

@@ -240,6 +240,8 @@ pub struct GroupView {
     /// Since how long it is counted: from its first event in this process, or its first after it was forgotten for being idle longer
     /// than 10,000 others. `None` where nothing is known of it.
     pub counted: Option<Duration>,
+    /// The overflow lane in which its events wait, or its next one would: there are too many groups for a lane each (R10).
+    pub overflow: Option<Group>,
 }
 
 /// An order key that is held: its head has failed and will be tried again, and the events behind it wait for that.

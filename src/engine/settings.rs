@@ -36,6 +36,10 @@ pub struct Settings {
     pub dedicated: Dedicated,
     /// Whether a group that outgrows even those is refused at admission.
     pub shed: bool,
+    /// Lanes in memory at most; the events of further ones wait in overflow lanes (R10). Those that are found at the start come on top.
+    pub max_active: usize,
+    /// Lanes inside one group at most, before it gets overflow lanes of its own.
+    pub inner_active: usize,
     /// Whether an attempt waits until its beginning is durable (I7). Without it both go out at once, and a crash may leave
     /// an attempt that was begun and not counted.
     pub begun_first: bool,
@@ -84,6 +88,8 @@ impl Default for Settings {
                 demote_after: Duration::from_hours(1),
             },
             shed: false,
+            max_active: 1_000_000,
+            inner_active: 10_000,
             begun_first: true,
         }
     }
@@ -246,10 +252,12 @@ pub struct Policy {
     pub backlog: Option<u32>,
     /// Whether somebody chose its cap for it: then no slots of its own take the place of that (R12).
     pub chosen: bool,
+    /// Whether somebody has named exactly this group: then it gets a lane of its own, however many there are (R10).
+    pub named: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { weight: 1.0, concurrency: None, rate: None, paused: false, backlog: None, chosen: false }
+        Self { weight: 1.0, concurrency: None, rate: None, paused: false, backlog: None, chosen: false, named: false }
     }
 }

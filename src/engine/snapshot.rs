@@ -158,7 +158,9 @@ impl Engine {
         let ledger = self.ledgers.get(name);
         idle.ledger = ledger.cloned().unwrap_or_default();
         let view = self.view(&idle, Duration::ZERO, None, now);
-        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), ..view }
+        let overflow = self.overflow_of(name);
+        let reason = overflow.as_ref().map_or_else(|| view.reason.clone(), |lane| self.shares(lane));
+        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), overflow, reason, ..view }
     }
 
     /// The first `limit` active groups in that order; equal ones by name. Takes time in the number of active groups.
@@ -214,6 +216,13 @@ impl Engine {
         let count = held.len();
         held.truncate(limit);
         (held, count)
+    }
+
+    /// Why nothing is known of a group without a lane of its own, in words.
+    fn shares(&self, lane: &Group) -> String {
+        let pending =
+            self.names.get(lane).and_then(|gid| self.groups.get(*gid)).map_or(0, |group| group.counts.total());
+        format!("it has no lane of its own and shares {lane} with others: {pending} events wait there")
     }
 
     /// Of all groups, or of one.
@@ -283,6 +292,7 @@ impl Engine {
             delivered: group.ledger.delivered,
             dead: group.ledger.dead,
             counted: Some(now.since(group.ledger.since)),
+            overflow: None,
         }
     }
 

@@ -42,6 +42,7 @@ fn everything_drains_and_no_invariant_breaks() {
         assert!(total.live_served > 100 && total.live_refused > 10 && total.live_late > 0, "{total:?}");
         assert!(total.live_gone > 10, "{total:?}");
         assert!(total.promoted > 0 && total.demoted > 0 && total.not_admitted > 0, "{total:?}");
+        assert!(total.live_gone > 10 && total.overflowed > 1_000, "{total:?}");
     }
 }
 
