@@ -101,6 +101,8 @@ pub struct Metrics {
     live: Family<OutcomeLabel, Counter>,
     delivered: Family<SourceLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
+    replayed: Family<SourceLabel, Counter>,
+    discarded: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
     slots: Family<StateLabel, Gauge>,
@@ -128,6 +130,8 @@ pub struct Metrics {
     pub buffered_bytes: Gauge,
     /// 1 while the configuration file on disk is the one that runs.
     pub config_ok: Gauge,
+    /// Pending events that the store has more than the scheduler; must stay 0.
+    pub conservation_difference: Gauge,
     /// Invariants found broken; must stay 0.
     pub invariant_violations: Counter,
 }
@@ -152,13 +156,15 @@ impl Metrics {
             skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
             delivered: names.add("events_delivered", &["source"], "Events that the upstream has, durably settled", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
+            replayed: names.add("events_replayed", &["source"], "Ended events that were made pending again", Family::default()),
+            discarded: names.add("events_discarded", &["source"], "Events that a person threw away", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
-            wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
+            wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease; replays apart", Histogram::new(WAIT_SECONDS)),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
-            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free", Family::default()),
+            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow, retry and replay, and free", Family::default()),
             breaker: names.add("breaker_state", &[], "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open", Gauge::default()),
             retries_overdue: names.add("retries_overdue", &[], "Retries whose time came more than 10 s ago although a slot is free and no pause, breaker, rate or cap holds them; 0", Gauge::default()),
             backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
@@ -172,6 +178,7 @@ impl Metrics {
             connections: names.add("connections", &[], "Open connections of senders", Gauge::default()),
             buffered_bytes: names.add("buffered_bytes", &[], "Bytes of bodies in memory that are not stored yet", Gauge::default()),
             config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
+            conservation_difference: names.add("conservation_difference", &[], "Pending events that the store has more than the scheduler knows (fewer: below 0), but for what is on its way between them; must stay 0", Gauge::default()),
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
             names,
         };
@@ -215,6 +222,8 @@ impl Metrics {
             accepted: self.accepted.get_or_create_owned(&label),
             delivered: self.delivered.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
+            replayed: self.replayed.get_or_create_owned(&label),
+            discarded: self.discarded.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
         }
@@ -234,7 +243,7 @@ impl Metrics {
     }
 
     /// What the scheduler stands at: slots by who holds them (names and counts), the breaker's position (0 to 3).
-    pub fn scheduler(&self, slots: [(&'static str, u32); 4], breaker: i64) {
+    pub fn scheduler(&self, slots: [(&'static str, u32); 5], breaker: i64) {
         for (state, count) in slots {
             self.slots.get_or_create(&StateLabel { state }).set(count.into());
         }
@@ -300,6 +309,8 @@ pub struct EventMetrics {
     accepted: Counter,
     delivered: Counter,
     dead: Counter,
+    replayed: Counter,
+    discarded: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
 }
@@ -331,6 +342,16 @@ impl EventMetrics {
     /// An event is dead, durably.
     pub fn dead(&self) {
         self.dead.inc();
+    }
+
+    /// An ended event is pending again, durably.
+    pub fn replayed(&self) {
+        self.replayed.inc();
+    }
+
+    /// An event is discarded, durably.
+    pub fn discarded(&self) {
+        self.discarded.inc();
     }
 }
 

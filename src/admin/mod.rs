@@ -5,10 +5,12 @@
 
 mod api;
 mod expiry;
+mod export;
 mod groups;
 mod guard;
 mod name;
 mod problem;
+mod replays;
 mod unseen;
 mod upstream;
 
@@ -142,8 +144,13 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/sources", get(api::sources))
         .route("/api/v1/events", get(api::events))
+        .route("/api/v1/events/export", get(export::events))
         .route("/api/v1/events/{id}", get(api::event))
         .route("/api/v1/events/{id}/body", get(api::body))
+        .route("/api/v1/events/{id}/attempts", get(api::attempts))
+        .route("/api/v1/events/{id}/replay", post(replays::event))
+        .route("/api/v1/replays", get(replays::list).post(replays::create))
+        .route("/api/v1/replays/{id}", get(replays::one).patch(replays::patch).delete(replays::cancel))
         .route("/api/v1/rejections", get(api::rejections))
         .route("/api/v1/groups", get(groups::list))
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))

@@ -30,6 +30,8 @@ pub(super) enum Problem {
     TooLarge,
     /// The store could not answer now.
     Store(String),
+    /// It stands so that this cannot be done to it.
+    Conflict(String),
     /// What was asked for is damaged on the disk, for good; the store's words with the place.
     Damaged(String),
 }
@@ -98,6 +100,7 @@ impl IntoResponse for Problem {
                 "see the reference in docs/api.md",
             ),
             Self::Parameter(what) => (StatusCode::BAD_REQUEST, what, "see the reference in docs/api.md"),
+            Self::Conflict(what) => (StatusCode::CONFLICT, what, "see how it stands now, and try what fits"),
             Self::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is longer than {BODY_MAX} bytes, and no change is"),

@@ -20,7 +20,6 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "groups.dedicated.max",
     "sources[].dedupe",
     "store.redis",
-    "replay.share",
     "otlp",
     "tenant_pages.address",
     "tenant_pages.secret",
@@ -747,8 +746,12 @@ static RETENTION: Map = map(&[
 static SHUTDOWN: Map =
     map(&[field("drain", is("10s"), time(0, HOUR), "How long requests and attempts in flight may take to finish.")]);
 
-static REPLAY: Map =
-    map(&[field("share", is("0.1"), SHARE, "The share of a lane's turns that replays take at least.")]);
+static REPLAY: Map = map(&[field(
+    "share",
+    is("0.1"),
+    SHARE,
+    "The part of the slots that replays may hold together, at least one. In a lane with other events at least every 10th attempt is a replay.",
+)]);
 
 static LOG: Map = map(&[
     field("format", is("auto"), Kind::Choice(&["auto", "text", "json"]), "auto: text on a terminal, json elsewhere."),

@@ -78,7 +78,7 @@ pub struct Job {
     /// Why it waited, one word: `turn`, `cap`, `rate`, `retry` …
     pub wait_reason: Cow<'static, str>,
     /// Whether a person asked for it again.
-    pub replay: bool,
+    pub replays: u32,
     /// A deadline of its own, from now, where it is earlier than the settings' (a sender that waits for the answer).
     pub timeout: Option<Duration>,
     /// Bytes of the answer's body to keep: [`EXCERPT_BYTES_MAX`], more where the answer is to be relayed.
@@ -95,7 +95,7 @@ impl Job {
             will_retry: false,
             wait: Duration::ZERO,
             wait_reason: Cow::Borrowed("none"),
-            replay: false,
+            replays: 0,
             timeout: None,
             keep_bytes: EXCERPT_BYTES_MAX,
         }

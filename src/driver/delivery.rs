@@ -11,6 +11,8 @@ use tokio::task::JoinSet;
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
+use super::replay::{End, Tracker};
+use super::requeue::Requeue;
 use super::watch::Watch;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
@@ -71,6 +73,10 @@ pub(super) struct Delivery {
     calls: Calls,
     window: Window,
     ended: HashMap<Seq, Ended>,
+    /// Replayed events before the end of their first attempt: whose replay each is, and its source.
+    followed: HashMap<Seq, (Arc<Tracker>, Arc<str>)>,
+    /// Ends of events that the store may have already, before the engine is told.
+    pub(super) ending: u64,
     pub(super) watch: Watch,
 }
 
@@ -92,6 +98,8 @@ impl Delivery {
             calls: Calls::default(),
             window: Window::default(),
             ended: HashMap::new(),
+            followed: HashMap::new(),
+            ending: 0,
             watch: Watch::default(),
         }
     }
@@ -146,7 +154,7 @@ impl Delivery {
                 lane: event.lane.clone(),
                 order: event.order.clone(),
                 received: event.received,
-                replay: false,
+                replays: 0,
                 attempts: 0,
                 refused: 0,
                 first_attempt: None,
@@ -154,6 +162,26 @@ impl Delivery {
             }
         };
         seqs.zip(events).map(queued).collect()
+    }
+
+    /// Events that are durably pending again, in the order of their seqs, as the engine needs them.
+    pub(super) fn requeued(&mut self, requeue: &Requeue, pending: &[Option<Pending>]) -> Vec<Queued> {
+        for (record, pending) in requeue.events.iter().zip(pending) {
+            if let Some(tracker) = &requeue.tracker {
+                tracker.entered(record, pending.as_ref());
+            }
+            let Some(pending) = pending else { continue };
+            self.counters(&record.source).replayed();
+            if let Some(tracker) = &requeue.tracker {
+                self.follow(pending.seq, tracker, Arc::clone(&record.source));
+            }
+        }
+        pending.iter().flatten().cloned().map(queued).collect()
+    }
+
+    /// A replay is told what becomes of this event.
+    pub(super) fn follow(&mut self, seq: Seq, tracker: &Arc<Tracker>, source: Arc<str>) {
+        self.followed.insert(seq, (Arc::clone(tracker), source));
     }
 
     /// Takes up a live request.
@@ -193,7 +221,9 @@ impl Delivery {
     }
 
     fn dispatch(&mut self, dispatch: Dispatch) {
-        self.metrics.waited(dispatch.wait, dispatch.quiet);
+        if dispatch.replays == 0 {
+            self.metrics.waited(dispatch.wait, dispatch.quiet);
+        }
         let kept = self.window.take(dispatch.seq);
         let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
         let (cancel, cancelled) = oneshot::channel();
@@ -216,6 +246,7 @@ impl Delivery {
     fn settle(&mut self, batch: Batch, settlements: Vec<Settle>) {
         let store = Arc::clone(&self.store);
         let records: Vec<Settlement> = settlements.iter().map(|settle| self.record(settle)).collect();
+        self.ending = records.iter().filter(|record| record.verdict.ends()).count() as u64;
         self.work.spawn(async move {
             let settled = store.settle(records).await;
             Done::Settled(batch, settlements, settled)
@@ -268,6 +299,7 @@ impl Delivery {
                 engine.on_live_gone(live, now);
             }
             Done::Settled(batch, settlements, Ok(unknown)) => {
+                self.ending = 0;
                 if unknown > 0 {
                     tracing::warn!(unknown, "settlements were about events that are not pending any more");
                 }
@@ -312,8 +344,10 @@ impl Delivery {
         if matches!(settle.verdict, engine::Verdict::Begun) {
             return;
         }
+        let ended = self.ended.remove(&settle.seq);
+        let followed = self.told_replay(settle, ended.is_some());
         let (source, event) =
-            self.ended.remove(&settle.seq).map_or_else(Default::default, |ended| (ended.source, ended.event));
+            ended.map_or_else(|| (followed.unwrap_or_default(), None), |ended| (ended.source, ended.event));
         match &settle.verdict {
             engine::Verdict::Delivered => self.counters(&source).delivered(),
             engine::Verdict::Dead(reason) => {
@@ -321,9 +355,26 @@ impl Delivery {
                 tracing::warn!(id, group, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
                 self.counters(&source).dead();
             }
+            engine::Verdict::Discarded => self.counters(&source).discarded(),
             _ => {}
         }
         self.window.forget(settle.seq);
+    }
+}
+
+impl Delivery {
+    /// Tells the replay that an event is of what became of it; gives the event's source.
+    fn told_replay(&mut self, settle: &Settle, attempted: bool) -> Option<Arc<str>> {
+        let end = match &settle.verdict {
+            engine::Verdict::Begun | engine::Verdict::Released => return None,
+            engine::Verdict::RetryAt(_) => End::Retrying,
+            _ if !attempted => End::Withdrawn,
+            engine::Verdict::Delivered => End::Delivered,
+            engine::Verdict::Dead(_) | engine::Verdict::Discarded => End::Dead,
+        };
+        let (tracker, source) = self.followed.remove(&settle.seq)?;
+        tracker.ended(settle.seq, end);
+        Some(source)
     }
 }
 
@@ -333,8 +384,8 @@ pub(super) fn queued(pending: Pending) -> Queued {
         seq: pending.seq,
         lane: pending.lane,
         order: pending.order,
-        received: pending.received,
-        replay: pending.replay,
+        received: pending.requeued.unwrap_or(pending.received),
+        replays: pending.replays,
         attempts: pending.attempts,
         refused: pending.refused,
         first_attempt: pending.first_attempt,
@@ -345,6 +396,7 @@ pub(super) fn queued(pending: Pending) -> Queued {
 fn job(event: &Arc<Event>, dispatch: &Dispatch) -> Job {
     Job {
         attempt: dispatch.attempt,
+        replays: dispatch.replays,
         will_retry: dispatch.will_retry,
         wait: dispatch.wait,
         wait_reason: dispatch.reason.as_str().into(),

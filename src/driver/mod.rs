@@ -12,6 +12,8 @@ mod outcome;
 pub mod policy;
 mod recover;
 pub mod rejections;
+pub mod replay;
+mod requeue;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -41,6 +43,8 @@ pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
+use replay::Replays;
+pub use requeue::{NotReplayed, Replayed};
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -67,6 +71,7 @@ struct Submission {
 
 enum Fact {
     Submitted(Submission),
+    Requeue(requeue::Requeue),
     Command(Box<Command>),
     Stop,
 }
@@ -145,6 +150,7 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    replays: Arc<Replays>,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
     started: Now,
@@ -187,6 +193,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let replays = Replays::open(parts.notebook.beside("replays.json"), started.mono)?;
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
@@ -198,10 +205,13 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        replays,
         anybody: Group::fallback(),
         started,
     });
-    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    let weak = facts.downgrade();
+    let driver =
+        Driver::new((receiver, called, weak), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 

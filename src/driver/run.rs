@@ -10,19 +10,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, Sleep};
 
-use super::append::Appends;
+use super::append::{Appends, Entered, Requeued};
 use super::command::Command;
 use super::delivery::Delivery;
 use super::live::Call;
 use super::policy::PolicyTable;
+use super::replay::{Job, Out, Tracker, Work};
 use super::upstream::UpstreamTable;
-use super::{Fact, Shared, recover};
+use super::{Fact, Shared, recover, replay};
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, Engine};
+use crate::engine::{BreakerState, Engine, Was};
 use crate::event::{Event, Mono, Now};
-use crate::store::Error;
+use crate::store::{Error, Status};
 
 /// How often gauges are set, expired changes end and the beat is shown when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
@@ -42,13 +44,16 @@ pub struct Driver {
     pub(super) upstream: UpstreamTable,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
+    /// For the replays' tasks, which have events requeued.
+    requeuers: mpsc::WeakSender<Fact>,
+    replays: JoinSet<()>,
     appends: Appends,
     stopping: bool,
 }
 
 impl Driver {
     pub(super) fn new(
-        (facts, calls): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>),
+        (facts, calls, requeuers): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>, mpsc::WeakSender<Fact>),
         shared: Arc<Shared>,
         engine: Engine,
         (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
@@ -57,7 +62,20 @@ impl Driver {
         let delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, upstream, delivery, facts, calls, appends, stopping: false }
+        let replays = JoinSet::new();
+        Self {
+            shared,
+            engine,
+            policies,
+            upstream,
+            delivery,
+            facts,
+            calls,
+            requeuers,
+            replays,
+            appends,
+            stopping: false,
+        }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -70,6 +88,12 @@ impl Driver {
         let totals = self.engine.totals();
         if totals.recovered > 0 {
             tracing::info!(pending = totals.recovered, interrupted, "events from before are taken up");
+        }
+        for job in self.shared.replays.unfinished() {
+            for out in job.resume(&*self.shared.store).await? {
+                self.delivery.follow(out.seq, job.tracker(), Arc::default());
+            }
+            self.work_on(job);
         }
         Ok(())
     }
@@ -93,6 +117,11 @@ impl Driver {
                     self.stopping |= taken == 0;
                 }
                 () = alarm.rings() => {}
+                Some(ended) = self.replays.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "the task of a replay had failed; a restart takes it up again");
+                    }
+                }
                 _ = tick.tick() => self.upkeep(),
             }
             let now = self.shared.clock.now();
@@ -115,6 +144,7 @@ impl Driver {
         for fact in facts.drain(..) {
             match fact {
                 Fact::Submitted(submission) => self.appends.gather(submission),
+                Fact::Requeue(requeue) => self.appends.requeue(requeue),
                 Fact::Command(command) => self.obey(*command, now),
                 Fact::Stop => self.stopping = true,
             }
@@ -142,8 +172,15 @@ impl Driver {
     fn appended(&mut self, result: super::append::Appended) {
         let now = self.shared.clock.now();
         let count = |event: &Event| self.delivery.accepted(event);
-        if let Some((first, events)) = self.appends.answer(result, now.mono, count) {
-            let queued = self.delivery.keep(first, &events);
+        let Entered { accepted, requeued } = self.appends.answer(result, now.mono, count);
+        let mut queued = accepted.map(|(first, events)| self.delivery.keep(first, &events)).unwrap_or_default();
+        if let Some(Requeued { requeue, pending }) = requeued {
+            queued.extend(self.delivery.requeued(&requeue, &pending));
+            requeue.answer(Ok(pending));
+        }
+        // The store takes one before the other, and the engine is told in that order.
+        queued.sort_by_key(|event| event.seq);
+        if !queued.is_empty() {
             self.engine.on_appended(queued, now);
         }
     }
@@ -158,7 +195,8 @@ impl Driver {
         while let Ok(fact) = self.facts.try_recv() {
             match fact {
                 Fact::Submitted(submission) => self.appends.gather(submission),
-                Fact::Command(_) | Fact::Stop => {}
+                // A replay that is not answered goes on after the next start.
+                Fact::Requeue(_) | Fact::Command(_) | Fact::Stop => {}
             }
         }
     }
@@ -178,6 +216,24 @@ impl Driver {
         self.show_sizes(now);
     }
 
+    /// Has a task work on a replay.
+    pub(super) fn work_on(&mut self, job: Arc<Job>) {
+        let work = Work {
+            replays: Arc::clone(&self.shared.replays),
+            store: Arc::clone(&self.shared.store),
+            clock: Arc::clone(&self.shared.clock),
+            facts: self.requeuers.clone(),
+        };
+        self.replays.spawn(replay::run(job, work));
+    }
+
+    /// Takes back what a replay has in lanes and not in flight.
+    pub(super) fn withdraw(&mut self, tracker: &Tracker, now: Now) {
+        for Out { seq, lane, was, .. } in tracker.out() {
+            self.engine.withdraw(&lane, seq, was_of(was), now);
+        }
+    }
+
     /// What holds for the upstream acts from the next lease on.
     pub(super) fn apply_upstream(&mut self, now: Now) {
         self.engine.set_settings(self.upstream.settings(), now);
@@ -188,6 +244,7 @@ impl Driver {
         let usage = self.shared.store.usage();
         let metrics = &self.shared.metrics;
         metrics.backlog_events.set(gauge(usage.pending));
+        metrics.conservation_difference.set(self.conservation_difference(usage.pending));
         metrics.lanes_active.set(gauge(usage.lanes));
         metrics.store_bytes.set(gauge(usage.bytes));
         metrics.disk_free_bytes.set(gauge(usage.free));
@@ -200,10 +257,25 @@ impl Driver {
             BreakerState::HalfOpen => 2,
             BreakerState::Open { .. } => 3,
         };
-        let slots = [("busy", slots.busy), ("slow", slots.slow), ("retry", slots.retry), ("free", slots.free)];
+        let slots = [
+            ("busy", slots.busy),
+            ("slow", slots.slow),
+            ("retry", slots.retry),
+            ("replay", slots.replay),
+            ("free", slots.free),
+        ];
         metrics.scheduler(slots, breaker);
         let counted = metrics.invariant_violations.get();
         metrics.invariant_violations.inc_by(self.engine.violations().saturating_sub(counted));
+    }
+
+    /// I1, between two books: pending events that the store has more than the engine (fewer: below zero), apart from what is on its way
+    /// from one to the other.
+    fn conservation_difference(&self, stored: u64) -> i64 {
+        let totals = self.engine.totals();
+        let known = totals.queued + totals.retrying + totals.in_flight;
+        let (least, most) = (known.saturating_sub(self.delivery.ending), known + self.appends.under_way());
+        gauge(stored.saturating_sub(most)) - gauge(least.saturating_sub(stored))
     }
 
     /// Shows in the metrics what takes time in the number of groups; done when somebody asks, not every second.
@@ -239,6 +311,15 @@ impl Alarm {
             }
             None => std::future::pending().await,
         }
+    }
+}
+
+/// How an event had ended that was requeued.
+fn was_of(status: Status) -> Was {
+    match status {
+        Status::Delivered => Was::Delivered,
+        Status::Discarded => Was::Discarded,
+        _ => Was::Dead,
     }
 }
 

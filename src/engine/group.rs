@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::breaker::{OfGroup, Upstream};
 use super::counts::Counts;
 use super::field::Class;
-use super::inside::Inside;
+use super::inside::{Inside, Kind};
 use super::lazy::Lazy;
 use super::ledger::Ledger;
 use super::live::Calls;
@@ -190,7 +190,7 @@ impl GroupState {
         if self.inside.is_empty() && !live {
             return (Standing::Idle, None);
         }
-        self.gates(settings, upstream, !live && self.inside.first_open().is_none(), now)
+        self.gates(settings, upstream, if live { Kind::Open } else { self.inside.kind() }, now)
     }
 
     /// Where it stands with something to do.
@@ -198,7 +198,7 @@ impl GroupState {
         &self,
         settings: &Settings,
         upstream: &Upstream,
-        only_retries: bool,
+        kind: Kind,
         now: Mono,
     ) -> (Standing, Option<Mono>) {
         if self.is_paused() {
@@ -213,13 +213,16 @@ impl GroupState {
         if self.in_flight() >= self.cap(settings) {
             return (Standing::Capped, None);
         }
-        if only_retries && self.retry_in_flight >= settings.group_retry_slots() {
-            return (Standing::RetrySlots, None);
-        }
+        let full = self.retry_in_flight >= settings.group_retry_slots();
+        let kind = match kind {
+            Kind::Retry if full => return (Standing::RetrySlots, None),
+            Kind::Either if full => Kind::Replay,
+            other => other,
+        };
         if let Some(at) = self.policy.rate.and_then(|rate| self.rate.as_ref()?.ready(rate, now).err()) {
             return (Standing::Limited, Some(at));
         }
-        (Standing::Ready(self.class(settings, upstream, only_retries, now)), None)
+        (Standing::Ready(self.class(settings, upstream, kind, now)), None)
     }
 
     /// One attempt of an unsuspected group may always go; a second one only when the breaker is closed.
@@ -227,14 +230,15 @@ impl GroupState {
         self.in_flight() > 0 || upstream.suspects(&settings.breakers.upstream, self.failed, now)
     }
 
-    fn class(&self, settings: &Settings, upstream: &Upstream, only_retries: bool, now: Mono) -> Class {
+    fn class(&self, settings: &Settings, upstream: &Upstream, kind: Kind, now: Mono) -> Class {
         let suspect = self.is_suspect(settings, upstream, now);
         // The count of the last second is only needed by those that hold more than two.
         let ramp = self.in_flight() >= 2 && self.in_flight() >= 2 + self.ended.count(now);
         Class::default()
             .with(Class::SLOW, self.slow)
             .with(Class::RAMP, ramp)
-            .with(Class::RETRY, only_retries)
+            .with(Class::RETRY, matches!(kind, Kind::Retry | Kind::Either))
+            .with(Class::REPLAY, matches!(kind, Kind::Replay | Kind::Either))
             .with(Class::SUSPECT, suspect)
             .with(Class::SIDE, suspect && self.side)
     }

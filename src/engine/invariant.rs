@@ -109,7 +109,7 @@ impl Engine {
 
     /// I3, I5: leases against counts and keys.
     fn leases_sound(&self) -> Result<(), String> {
-        let (mut keys, mut slow, mut retry, mut events) = (std::collections::BTreeSet::new(), 0, 0, 0);
+        let (mut keys, mut slow, mut retry, mut replay, mut events) = (std::collections::BTreeSet::new(), 0, 0, 0, 0);
         for (ticket, lease) in self.leases.iter() {
             if let Some((lid, ev)) = lease.work.event() {
                 events += 1;
@@ -122,9 +122,11 @@ impl Engine {
             }
             slow += u32::from(self.groups.get(lease.gid).is_some_and(|group| group.slow));
             retry += u32::from(lease.retry);
+            replay += u32::from(lease.replay);
         }
-        let counted = (self.leases.slow, self.leases.retry, self.counts.in_flight);
-        ensure(counted == (slow, retry, events), || format!("I5: counted {counted:?}, found {slow}, {retry}, {events}"))
+        let counted = (self.leases.slow, self.leases.retry, self.leases.replay, self.counts.in_flight);
+        let found = (slow, retry, replay, events);
+        ensure(counted == found, || format!("I5: counted {counted:?}, found {found:?}"))
     }
 
     /// I6: the tag of a group that could go all the time is no further from virtual time than its head start, and what

@@ -76,6 +76,8 @@ pub(super) struct Lease {
     /// When its attempt was asked for; until then its beginning is not durable.
     pub(super) sent: Option<Mono>,
     pub(super) retry: bool,
+    /// The first attempt of a replay, or one that follows none that happened.
+    pub(super) replay: bool,
     /// It was let through to see whether the upstream is back.
     pub(super) probe: bool,
     pub(super) wait: Duration,
@@ -103,6 +105,7 @@ impl Lease {
             at: now,
             sent: None,
             retry: work.event().is_some_and(|(_, ev)| ev.retrying),
+            replay: work.event().is_some_and(|(_, ev)| ev.is_replay() && !ev.retrying),
             probe: false,
             wait: ev::since_line(work.since(), now),
             reason: WaitReason::None,
@@ -146,6 +149,8 @@ pub(super) struct Leases {
     pub(super) slow: u32,
     /// Held by retries.
     pub(super) retry: u32,
+    /// Held by replays.
+    pub(super) replay: u32,
 }
 
 impl Leases {
@@ -222,10 +227,11 @@ impl Engine {
             seq: ev.seq,
             lane: crate::event::Lane { group: group.name.clone(), inner: lane.inner.clone() },
             attempt: ev.attempts,
+            replays: ev.replays,
             will_retry: retry::will_retry(&self.settings.retry, ev, now),
             wait: lease.wait,
             reason: lease.reason,
-            quiet: ev.quiet && !lease.retry,
+            quiet: ev.quiet && !lease.retry && !lease.replay,
             deadline: now.plus(self.settings.timeout),
         }));
         self.leases.set_timer(ticket, &self.settings, slow_after);
@@ -341,6 +347,7 @@ impl Engine {
         self.charge(&mut lease, cost);
         self.leave_flight(&lease);
         self.leases.retry -= u32::from(lease.retry);
+        self.leases.replay -= u32::from(lease.replay);
         if let Some(group) = self.groups.get_mut(gid) {
             self.leases.slow -= u32::from(group.slow);
             group.retry_in_flight -= u32::from(lease.retry);
@@ -449,7 +456,7 @@ impl Engine {
         self.retries.settle(seq);
         let (verdict, after) = match (next, removal) {
             (Next::Delivered, _) => (Verdict::Delivered, After::ended(lid, ev)),
-            (_, Some(removal)) => (removal_verdict(removal), After::ended(lid, ev)),
+            (_, Some(removal)) => (removal.verdict(), After::ended(lid, ev)),
             (Next::Dead(reason), None) => (Verdict::Dead(reason), After::ended(lid, ev)),
             (Next::Back, None) => {
                 ev.attempts = ev.attempts.saturating_sub(1);
@@ -491,11 +498,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// What a person's wish is in the store.
-pub(super) fn removal_verdict(removal: Removal) -> Verdict {
-    removal.reason().map_or(Verdict::Discarded, |reason| Verdict::Dead(reason.into()))
 }
 
 /// A due time of the store on the monotonic clock: never further away than the longest delay, whatever a clock was set to.

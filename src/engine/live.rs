@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::field::Class;
 use super::group::{GroupState, Standing};
+use super::inside::Kind;
 use super::lazy::Empty;
 use super::lease::{Lease, Work};
 use super::request::{LiveDispatch, Request, Ticket};
@@ -238,7 +239,7 @@ impl Engine {
         if self.upstream.paused {
             return Some(Unserved::Paused);
         }
-        match group.gates(&self.settings, breaker, false, now) {
+        match group.gates(&self.settings, breaker, Kind::Open, now) {
             (Standing::Paused, _) => return Some(Unserved::Paused),
             // Half-open: the one attempt that is under way may close it at any moment.
             (Standing::Broken, None) => return None,

@@ -70,6 +70,8 @@ pub struct Dispatch {
     pub lane: Lane,
     /// The how-manieth attempt of the event, from 1.
     pub attempt: u32,
+    /// How often the event was made pending again.
+    pub replays: u32,
     /// Whether any failure that is not final would be followed by another attempt.
     pub will_retry: bool,
     /// From the durable commit (for a retry: from its due time) to the lease.
@@ -152,6 +154,8 @@ pub enum WaitReason {
     RetrySlots,
     /// A slot for slow groups.
     Slow,
+    /// A slot for replays, or events of its lane that are none.
+    Replay,
 }
 
 impl WaitReason {
@@ -170,6 +174,7 @@ impl WaitReason {
             Self::Order => "order",
             Self::RetrySlots => "retry_slots",
             Self::Slow => "slow",
+            Self::Replay => "replay",
         }
     }
 }
@@ -206,7 +211,7 @@ pub enum State {
     Held,
     /// Slow groups hold all the slots they may.
     Slow,
-    /// It has only retries, and they hold all the slots they may.
+    /// It has only retries or replays, and they hold all the slots they may.
     RetrySlots,
 }
 
@@ -288,6 +293,8 @@ pub struct Slots {
     pub slow: u32,
     /// Of them, retries.
     pub retry: u32,
+    /// Of them, replays.
+    pub replay: u32,
     /// Those that could be taken now: fewer than the rest during slow start.
     pub free: u32,
 }

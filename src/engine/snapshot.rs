@@ -49,7 +49,8 @@ impl Engine {
     pub fn slots(&self) -> Slots {
         let busy = self.leases.len() as u32;
         let limit = self.upstream.breaker.slow_start().unwrap_or(u32::MAX).min(self.settings.slots);
-        Slots { busy, slow: self.leases.slow, retry: self.leases.retry, free: limit.saturating_sub(busy) }
+        let (slow, retry, replay) = (self.leases.slow, self.leases.retry, self.leases.replay);
+        Slots { busy, slow, retry, replay, free: limit.saturating_sub(busy) }
     }
 
     /// Where the upstream's breaker stands.
@@ -238,7 +239,7 @@ impl Engine {
 
     fn state(&self, group: &GroupState) -> State {
         let slow_full = self.leases.slow >= self.settings.slow_slots();
-        let retry_full = self.leases.retry >= self.settings.retry_slots();
+        let (retry, replay) = self.free_for_again();
         let closed = self.upstream.breaker.is_closed();
         match group.standing {
             Standing::Idle if group.is_paused() => State::Paused,
@@ -250,7 +251,7 @@ impl Engine {
             Standing::Idle => State::Idle,
             Standing::Ready(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
             Standing::Ready(class) if class.has(Class::SLOW) && slow_full => State::Slow,
-            Standing::Ready(class) if class.has(Class::RETRY) && retry_full => State::RetrySlots,
+            Standing::Ready(class) if !class.has_slot(retry, replay) => State::RetrySlots,
             Standing::Ready(_) => State::Ready,
             Standing::Capped => State::Capped,
             Standing::Limited => State::Limited,
@@ -288,7 +289,10 @@ impl Engine {
             }
             State::Held => "its events wait behind their order keys".into(),
             State::Slow => "slow groups hold all the slots they may".into(),
-            State::RetrySlots => "retries hold all the slots they may".into(),
+            State::RetrySlots => match group.standing {
+                Standing::Ready(class) if class.has(Class::REPLAY) => "replays hold all the slots they may".into(),
+                _ => "retries hold all the slots they may".into(),
+            },
         }
     }
 }

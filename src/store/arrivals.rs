@@ -82,7 +82,7 @@ impl Reader<'_> {
     fn record(&mut self, record: Record) {
         let (seq, event) = match record {
             Record::Accepted { seq, event } => (seq, event),
-            Record::Copied { seq, replaces: None, event, state, .. } if !state.replay => (seq, event),
+            Record::Copied { seq, replaces: None, event, state, .. } if state.replays == 0 => (seq, event),
             _ => return,
         };
         if self.seen.add(seq) {

@@ -15,6 +15,7 @@ mod checkpoint;
 mod checkpointer;
 mod core;
 mod directory;
+mod list;
 mod marks;
 mod read;
 mod recover;
@@ -255,6 +256,10 @@ impl LaneStore for Embedded {
         self.ask(|reply| Request::Settle { batch, reply })
     }
 
+    fn requeue(&self, seqs: Vec<Seq>, at: Wall) -> BoxFuture<'_, Result<Vec<Option<Pending>>, Error>> {
+        self.ask(|reply| Request::Requeue { seqs, at, reply })
+    }
+
     fn lanes(&self, after: Option<Lane>, limit: usize) -> BoxFuture<'_, Result<Vec<LaneSummary>, Error>> {
         self.look(move |core| read::lanes(core, after.as_ref(), limit))
     }
@@ -280,7 +285,7 @@ impl LaneStore for Embedded {
     }
 
     fn list(&self, query: Query) -> BoxFuture<'_, Result<Page, Error>> {
-        self.look(move |core| read::list(core, &query))
+        self.look(move |core| list::list(core, &query))
     }
 
     fn admits(&self, group: &Group) -> Result<(), Refusal> {

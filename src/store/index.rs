@@ -21,6 +21,7 @@ mod apply;
 mod keys;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use fjall::config::PartitioningPolicy;
@@ -269,28 +270,25 @@ impl Index {
         Ok(found)
     }
 
-    /// An iterator over rows' seqs below `before`, newest first, in each keyspace that a list needs.
-    pub(super) fn newest_first(&self, wanted: &Wanted<'_>, before: Seq) -> Vec<Descending> {
-        let (low, high) = match (wanted.provider, wanted.group) {
-            (Some(id), _) => {
-                let hash = hash(id.as_bytes());
-                (hash_key(b'p', hash, 0).to_vec(), hash_key(b'p', hash, before.0).to_vec())
-            }
-            (None, Some(group)) => {
-                let hash = hash(group.as_str().as_bytes());
-                (hash_key(b'g', hash, 0).to_vec(), hash_key(b'g', hash, before.0).to_vec())
-            }
-            (None, None) => (seq_key(b'r', Seq(0)).to_vec(), seq_key(b'r', before).to_vec()),
+    /// The seqs within `seqs`, in that order, in each keyspace that a list needs.
+    pub(super) fn walks(&self, wanted: &Wanted<'_>, seqs: &Range<u64>, oldest_first: bool) -> Vec<Walk> {
+        let key = |seq: u64| match (wanted.provider, wanted.group) {
+            (Some(id), _) => hash_key(b'p', hash(id.as_bytes()), seq).to_vec(),
+            (None, Some(group)) => hash_key(b'g', hash(group.as_str().as_bytes()), seq).to_vec(),
+            (None, None) => seq_key(b'r', Seq(seq)).to_vec(),
         };
+        let is_rows = wanted.provider.is_none() && wanted.group.is_none();
         let buckets = self.buckets.read();
         let ended = buckets.iter().filter(|(bucket, _)| (wanted.bucket)(bucket)).map(|(_, keyspace)| keyspace);
         let pending = wanted.pending.then_some(&self.pending);
         pending
             .into_iter()
             .chain(ended)
-            .map(|keyspace| Descending {
-                iter: keyspace.range(low.clone()..high.clone()),
+            .map(|keyspace| Walk {
+                iter: keyspace.range(key(seqs.start)..key(seqs.end)),
                 keyspace: keyspace.clone(),
+                oldest_first,
+                is_rows,
                 next: None,
             })
             .collect()
@@ -305,23 +303,31 @@ pub(super) struct Wanted<'a> {
     pub(super) bucket: &'a dyn Fn(&Bucket) -> bool,
 }
 
-/// Seqs of one keyspace, newest first.
-pub(super) struct Descending {
+/// Seqs of one keyspace in their order, or against it.
+pub(super) struct Walk {
     iter: fjall::Iter,
     keyspace: Keyspace,
-    next: Option<Seq>,
+    oldest_first: bool,
+    /// What it walks over are the rows themselves.
+    is_rows: bool,
+    next: Option<(Seq, Option<fjall::UserValue>)>,
 }
 
-impl Descending {
+impl Walk {
     /// The next seq, without taking it.
     pub(super) fn peek(&mut self) -> Result<Option<Seq>, Error> {
-        if self.next.is_none()
-            && let Some(guard) = self.iter.next_back()
-        {
-            let key = guard.key().map_err(|error| failed(&error))?;
-            self.next = Some(last_seq(&key).ok_or(wire::Damaged("a key")).map_err(damaged)?);
+        if self.next.is_none() {
+            let guard = if self.oldest_first { self.iter.next() } else { self.iter.next_back() };
+            let Some(guard) = guard else { return Ok(None) };
+            let (key, row) = if self.is_rows {
+                guard.into_inner().map(|(key, value)| (key, Some(value)))
+            } else {
+                guard.key().map(|key| (key, None))
+            }
+            .map_err(|error| failed(&error))?;
+            self.next = Some((last_seq(&key).ok_or(wire::Damaged("a key")).map_err(damaged)?, row));
         }
-        Ok(self.next)
+        Ok(self.next.as_ref().map(|(seq, _)| *seq))
     }
 
     /// Takes the next seq.
@@ -331,11 +337,10 @@ impl Descending {
 
     /// Takes the next seq with its row.
     pub(super) fn take(&mut self) -> Result<Option<Row>, Error> {
-        match self.peek()? {
-            Some(seq) => {
-                self.next = None;
-                Index::get_row(&self.keyspace, seq)
-            }
+        self.peek()?;
+        match self.next.take() {
+            Some((_, Some(row))) => Row::read(&mut Reader::new(&row)).map(Some).map_err(damaged),
+            Some((seq, None)) => Index::get_row(&self.keyspace, seq),
             None => Ok(None),
         }
     }

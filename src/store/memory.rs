@@ -253,6 +253,10 @@ impl LaneStore for Memory {
         Box::pin(self.call(Call::Settle, |disk| Ok(disk.settle(batch))))
     }
 
+    fn requeue(&self, seqs: Vec<Seq>, at: Wall) -> BoxFuture<'_, Result<Vec<Option<Pending>>, Error>> {
+        Box::pin(self.call(Call::Settle, move |disk| Ok(disk.requeue(&seqs, at))))
+    }
+
     fn lanes(&self, after: Option<Lane>, limit: usize) -> BoxFuture<'_, Result<Vec<LaneSummary>, Error>> {
         self.read_with(move |disk| disk.lanes(after.as_ref(), limit))
     }

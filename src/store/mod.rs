@@ -65,6 +65,10 @@ pub trait LaneStore: Send + Sync + 'static {
     /// is not pending (and changed nothing).
     fn settle(&self, batch: Vec<Settlement>) -> BoxFuture<'_, Result<usize, Error>>;
 
+    /// Makes ended events pending again, as [`Verdict::Requeued`] says, whole or not at all, with consecutive seqs in the order given. One
+    /// answer a seq: the event as it is pending now; `None` for one that is not there, not ended or past retention, and stays as it is.
+    fn requeue(&self, seqs: Vec<Seq>, at: Wall) -> BoxFuture<'_, Result<Vec<Option<Pending>>, Error>>;
+
     /// Lanes with pending events, in the order of their names, those after `after`, at most `limit`.
     fn lanes(&self, after: Option<Lane>, limit: usize) -> BoxFuture<'_, Result<Vec<LaneSummary>, Error>>;
 
@@ -84,7 +88,7 @@ pub trait LaneStore: Send + Sync + 'static {
     /// Where an event stands, by its id, with its attempts; `None` when it is unknown or past retention.
     fn find(&self, id: EventId) -> BoxFuture<'_, Result<Option<Story>, Error>>;
 
-    /// Events, pending and ended, newest first.
+    /// Events, pending and ended, in the order of their seqs.
     fn list(&self, query: Query) -> BoxFuture<'_, Result<Page, Error>>;
 
     /// Whether an event of `group` may be stored now. Answers from memory, without waiting.
@@ -133,7 +137,7 @@ pub enum Verdict {
     /// Thrown away by a person.
     Discarded,
     /// An ended event becomes pending again under a new seq at the end of its lane, attempts and refusals counted anew, its id and
-    /// history kept, marked as a [replay](Pending::replay) (whether it is one, or the release of a suppressed event). The one verdict
+    /// history kept, marked as a [replay](Pending::replays) (whether it is one, or the release of a suppressed event). The one verdict
     /// that is about an event that is *not* pending.
     Requeued,
 }
@@ -200,8 +204,10 @@ pub struct Pending {
     pub refused: u32,
     /// Bytes of its record, for limits.
     pub bytes: u32,
-    /// Whether it was ever [requeued](Verdict::Requeued).
-    pub replay: bool,
+    /// How often it was [requeued](Verdict::Requeued); it is a replay where that is not 0.
+    pub replays: u32,
+    /// When it was requeued last.
+    pub requeued: Option<Wall>,
 }
 
 /// A lane that has pending events.
@@ -215,7 +221,7 @@ pub struct LaneSummary {
     pub retrying: u64,
     /// Bytes of all their records.
     pub bytes: u64,
-    /// When the oldest pending event of the lane was received, open ones included; in a lane with many it may be shortly before
+    /// Since when the pending event of the lane that waits longest waits (its receipt, or its requeue), open ones included; in a lane with many it may be shortly before
     /// that (by less than a sixteenth of the time between its oldest and its newest).
     pub oldest: Wall,
 }
@@ -251,6 +257,8 @@ pub struct Record {
     pub reason: Box<str>,
     /// Bytes of its body.
     pub body_bytes: u32,
+    /// How often it was [requeued](Verdict::Requeued).
+    pub replays: u32,
 }
 
 /// An event's record with all that was tried.
@@ -322,8 +330,10 @@ pub struct Query {
     pub until: Option<Wall>,
     /// Only with this id of the sender's.
     pub provider_event_id: Option<Box<str>>,
-    /// Where the page before ended: only events with a lower seq.
-    pub before: Option<Seq>,
+    /// Oldest (lowest seq) first, instead of newest first.
+    pub oldest_first: bool,
+    /// Where the page before ended: only events behind it, with a lower seq, or a higher one when the oldest comes first.
+    pub behind: Option<Seq>,
     /// At most this many, 1 to 1,000.
     pub limit: usize,
 }
@@ -331,11 +341,13 @@ pub struct Query {
 /// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Newest (highest seq) first.
+    /// In the order of their seqs, as the query says.
     pub records: Vec<Record>,
-    /// Give this as [`Query::before`] for the next page; `None` when this was the last. A page may be short, even empty, and
+    /// Give this as [`Query::behind`] for the next page; `None` when this was the last. A page may be short, even empty, and
     /// not the last: one call scans a bounded number of entries.
     pub next: Option<Seq>,
+    /// When the last event was received that was looked at; `None` when this was the last page.
+    pub reached: Option<Wall>,
 }
 
 /// Why an event may not be stored now.
@@ -362,7 +374,7 @@ pub struct Usage {
     pub bytes: u64,
     /// Bytes free on the file system; `u64::MAX` for one that has no disk.
     pub free: u64,
-    /// When the oldest pending event was received.
+    /// Since when the pending event that waits longest waits: its receipt, or its requeue.
     pub oldest: Option<Wall>,
 }
 

@@ -9,7 +9,8 @@
 //! | 1 accepted | seq and the whole event |
 //! | 4 gone | an event whose end stood in a segment that was deleted, while an older segment still has its birth |
 //! | 5 settled | seq, time, verdict, the attempt's note |
-//! | 6 copied | an event that lives on here, whole, with its state and notes; after a requeue under a new seq |
+//! | 7 copied | an event that lives on here, whole, with its state and notes; after a requeue under a new seq |
+//! | 6 | copied as it was written before replays were counted: a replay in it was one, and since when is not known |
 //! | 2, 3 | settled and copied as they were written before refusals were counted: no attempt in them was one |
 //!
 //! *Births* are the segments, other than the record's own, with a record that would bring the event into being when the
@@ -31,16 +32,20 @@ pub(super) const FRAME_BYTES: usize = 8;
 const ACCEPTED: u8 = 1;
 const GONE: u8 = 4;
 const SETTLED: u8 = 5;
-const COPIED: u8 = 6;
+const COPIED: u8 = 7;
 /// Without refusals; they are only read.
 const SETTLED_1: u8 = 2;
 const COPIED_1: u8 = 3;
+/// With a mark in place of the number of replays; it is only read.
+const COPIED_2: u8 = 6;
 
 /// How notes and states in a record were written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Without refusals.
     First,
+    /// With a mark in place of the number of replays.
+    Second,
     /// As they are now.
     Present,
 }
@@ -111,8 +116,9 @@ pub(super) struct State {
     pub(super) interrupted: u32,
     /// When its status last changed.
     pub(super) settled: Option<Wall>,
-    /// Whether it is a replay.
-    pub(super) replay: bool,
+    /// How often it was requeued, and when last.
+    pub(super) replays: u32,
+    pub(super) requeued: Option<Wall>,
     /// Bytes that it counts for: those of the record it was accepted with, wherever it is copied.
     pub(super) bytes: u32,
     /// Why it is dead.
@@ -227,7 +233,7 @@ pub(super) fn decode(payload: &Bytes) -> Result<Record, Damaged> {
     let record = match kind {
         ACCEPTED => Record::Accepted { seq, event: read_event(&mut reader, payload)? },
         SETTLED_1 | SETTLED => Record::Settled(read_settled(&mut reader, seq, form(kind))?),
-        COPIED_1 | COPIED => {
+        COPIED_1 | COPIED_2 | COPIED => {
             let replaces = reader.option("the seq before", |r| r.number("the seq before").map(Seq))?;
             let state = read_state(&mut reader, form(kind))?;
             let births = read_births(&mut reader)?;
@@ -242,7 +248,11 @@ pub(super) fn decode(payload: &Bytes) -> Result<Record, Damaged> {
 }
 
 fn form(kind: u8) -> Form {
-    if matches!(kind, SETTLED_1 | COPIED_1) { Form::First } else { Form::Present }
+    match kind {
+        SETTLED_1 | COPIED_1 => Form::First,
+        COPIED_2 => Form::Second,
+        _ => Form::Present,
+    }
 }
 
 fn read_births(reader: &mut Reader<'_>) -> Result<Vec<u32>, Damaged> {
@@ -320,7 +330,7 @@ fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged
         status: reader.option("a status", |r| u16::try_from(r.number("a status")?).map_err(|_| Damaged("a status")))?,
         error: reader.text("an error")?.into(),
         excerpt: Bytes::copy_from_slice(reader.bytes("an excerpt")?),
-        refused: form == Form::Present && reader.flag("a refusal's mark")?,
+        refused: form != Form::First && reader.flag("a refusal's mark")?,
     })
 }
 
@@ -348,7 +358,8 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &State) {
     put_option(out, state.first_attempt, put_wall);
     put_number(out, u64::from(state.interrupted));
     put_option(out, state.settled, put_wall);
-    out.push(u8::from(state.replay));
+    put_number(out, u64::from(state.replays));
+    put_option(out, state.requeued, put_wall);
     put_number(out, u64::from(state.bytes));
     put_text(out, &state.reason);
     put_number(out, u64::from(state.refused));
@@ -362,10 +373,17 @@ pub(super) fn read_state(reader: &mut Reader<'_>, form: Form) -> Result<State, D
         first_attempt: reader.option("the first attempt", |r| r.wall("the first attempt"))?,
         interrupted: reader.number_u32("the interruptions")?,
         settled: reader.option("a settlement's time", |r| r.wall("a settlement's time"))?,
-        replay: reader.flag("a replay's mark")?,
+        replays: match form {
+            Form::First | Form::Second => u32::from(reader.flag("a replay's mark")?),
+            Form::Present => reader.number_u32("the replays")?,
+        },
+        requeued: match form {
+            Form::First | Form::Second => None,
+            Form::Present => reader.option("the time of a replay", |r| r.wall("the time of a replay"))?,
+        },
         bytes: reader.number_u32("the bytes")?,
         reason: reader.text("a reason")?.into(),
-        refused: if form == Form::Present { reader.number_u32("the refusals")? } else { 0 },
+        refused: if form == Form::First { 0 } else { reader.number_u32("the refusals")? },
     })
 }
 

@@ -87,7 +87,7 @@ pub(crate) async fn settlements_of_one_batch_apply_in_their_order(mut world: Wor
     ];
     assert_eq!(world.store().settle(batch).await, Ok(1), "the last one is about a seq that has gone on");
     let pending = world.pending(Seq(seq.0 + 1)).await;
-    assert_eq!((pending.attempts, pending.due, pending.open, pending.replay), (0, None, false, true));
+    assert_eq!((pending.attempts, pending.due, pending.open, pending.replays), (0, None, false, 1));
     Snapshot::take(world.store(), 10).await;
 }
 
@@ -248,7 +248,7 @@ pub(crate) async fn refused_attempts_are_counted_for_the_life_of_an_event(mut wo
     world.reopen().await;
     world.settle(seq, Verdict::Requeued).await;
     let fresh = world.store().load(lane("a"), Seq(0), 1).await.unwrap().remove(0);
-    assert_eq!((fresh.refused, fresh.attempts, fresh.replay), (0, 0, true), "a replay begins anew");
+    assert_eq!((fresh.refused, fresh.attempts, fresh.replays), (0, 0, 1), "a replay begins anew");
 }
 
 pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world: World<impl Subject>) {
@@ -316,7 +316,7 @@ pub(crate) async fn a_requeued_event_goes_to_the_end_of_its_lane_with_its_histor
         let pending = world.pending(new).await;
         assert_eq!((pending.id, pending.received), (before.record.id, before.record.received));
         assert_eq!((pending.attempts, pending.first_attempt, pending.interrupted), (0, None, 0), "counted anew");
-        assert_eq!((pending.due, pending.open, pending.replay), (None, false, true));
+        assert_eq!((pending.due, pending.open, pending.replays), (None, false, 1));
         let story = world.store().find(before.record.id).await.unwrap().unwrap();
         assert_eq!((story.record.seq, story.record.status, story.record.settled), (new, Status::Queued, Some(at)));
         assert_eq!(&*story.record.reason, "");

@@ -173,7 +173,7 @@ impl Shelf {
 
 fn fresh(seq: u64, lane: Lane, received: Wall) -> Queued {
     let seq = Seq(seq);
-    Queued { seq, lane, order: None, received, replay: false, attempts: 0, refused: 0, first_attempt: None, due: None }
+    Queued { seq, lane, order: None, received, replays: 0, attempts: 0, refused: 0, first_attempt: None, due: None }
 }
 
 #[cfg(test)]

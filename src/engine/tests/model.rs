@@ -32,7 +32,7 @@ impl Model {
             lane: lane.clone(),
             order,
             received,
-            replay,
+            replays: u32::from(replay),
             attempts: 0,
             refused: 0,
             first_attempt: None,

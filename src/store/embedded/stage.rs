@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::core::Core;
-use crate::event::{Event, Seq};
+use crate::event::{Event, Seq, Wall};
 use crate::store::log::Place;
 use crate::store::log::batch::HEADER_BYTES;
 use crate::store::record::{self, Copy, Settled, State as Standing};
 use crate::store::row::{Noted, Row};
 use crate::store::state::{Fetched, Settle, State, Step};
-use crate::store::{AttemptNote, Error, Settlement, Status, Verdict};
+use crate::store::{AttemptNote, Error, Pending, Settlement, Status, Verdict};
 
 /// A batch that is being made for one place in the log.
 pub(super) struct Stage<'a> {
@@ -99,12 +99,18 @@ impl<'a> Stage<'a> {
         let mut ignored = 0;
         for settlement in batch {
             let changes = match settlement.verdict {
-                Verdict::Requeued => self.requeue(settlement)?,
+                Verdict::Requeued => self.requeue(settlement)?.is_some(),
                 _ => self.settle_one(settlement)?,
             };
             ignored += usize::from(!changes);
         }
         Ok(ignored)
+    }
+
+    /// Stages the requeues of ended events; how each is pending then.
+    pub(super) fn requeue_all(&mut self, seqs: &[Seq], at: Wall) -> Result<Vec<Option<Pending>>, Error> {
+        let settlement = |seq| Settlement { seq, at, verdict: Verdict::Requeued, attempt: None };
+        seqs.iter().map(|&seq| self.requeue(&settlement(seq))).collect()
     }
 
     fn settle_one(&mut self, settlement: &Settlement) -> Result<bool, Error> {
@@ -147,22 +153,22 @@ impl<'a> Stage<'a> {
     }
 
     /// An ended event goes to the end of its lane: it is written whole, under a new seq.
-    fn requeue(&mut self, settlement: &Settlement) -> Result<bool, Error> {
+    fn requeue(&mut self, settlement: &Settlement) -> Result<Option<Pending>, Error> {
         // Its row is needed whole; in the rare case that this batch has changed it, it is not known before the batch is durable.
         match self.changed.get(&settlement.seq.0).map(|changed| changed.stand) {
             Some(Stand::Ended) => return self.requeue_changed(settlement),
-            Some(Stand::Pending | Stand::Gone) => return Ok(false),
+            Some(Stand::Pending | Stand::Gone) => return Ok(None),
             None => {}
         }
-        let Some((row, fetched)) = self.whole_row(settlement.seq)? else { return Ok(false) };
+        let Some((row, fetched)) = self.whole_row(settlement.seq)? else { return Ok(None) };
         if row.is_pending() || !row.is_kept(&self.core.settings.retention, self.core.clock.now().wall) {
-            return Ok(false);
+            return Ok(None);
         }
         self.requeue_row(settlement, row, fetched)
     }
 
     /// This batch has changed the event: what it made of it is computed ahead.
-    fn requeue_changed(&mut self, settlement: &Settlement) -> Result<bool, Error> {
+    fn requeue_changed(&mut self, settlement: &Settlement) -> Result<Option<Pending>, Error> {
         let seq = settlement.seq;
         let known = self.core.state.lock().active.rows.get(&seq.0).filter(|entry| !entry.gone).map(|e| e.row.clone());
         let mut row = known;
@@ -182,12 +188,12 @@ impl<'a> Stage<'a> {
         }
         match row {
             Some(row) if !row.is_pending() => self.requeue_row(settlement, row, None),
-            _ => Ok(false),
+            _ => Ok(None),
         }
     }
 
-    fn requeue_row(&mut self, settlement: &Settlement, row: Row, fetched: Fetched) -> Result<bool, Error> {
-        let Some((event, mut notes)) = self.read_whole(&row)? else { return Ok(false) };
+    fn requeue_row(&mut self, settlement: &Settlement, row: Row, fetched: Fetched) -> Result<Option<Pending>, Error> {
+        let Some((event, mut notes)) = self.read_whole(&row)? else { return Ok(None) };
         notes.extend(settlement.attempt.clone());
         let state = Standing {
             status: Status::Queued,
@@ -196,7 +202,8 @@ impl<'a> Stage<'a> {
             first_attempt: None,
             interrupted: 0,
             settled: Some(settlement.at),
-            replay: true,
+            replays: row.state.replays.saturating_add(1),
+            requeued: Some(settlement.at),
             bytes: row.state.bytes,
             reason: Box::default(),
             refused: 0,
@@ -206,7 +213,11 @@ impl<'a> Stage<'a> {
         self.changed.insert(row.seq.0, Changed { stand: Stand::Gone, births: Vec::new() });
         self.changed.insert(seq.0, Changed { stand: Stand::Pending, births: Vec::new() });
         self.copy(seq, &row, &event, state, &notes, fetched)?;
-        Ok(true)
+        let copy = self
+            .steps
+            .last()
+            .and_then(|step| if let Step::Copy { row, .. } = step { Some(row.pending()) } else { None });
+        Ok(copy)
     }
 
     /// Stages the copy of an event into the present segment, so that older ones can go. False when it is gone.
