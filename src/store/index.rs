@@ -13,15 +13,17 @@
 //! | `d` | due time, seq | | pending: retrying |
 //! | `o` | seq | | pending: open |
 //! | `l` | lane's name | its counts | pending |
+//! | `z` | number of a block of seqs | when the first and the last event in it were received | both |
 //! | `m` | | number of the checkpoint that was brought in last | pending |
 //!
 //! Everything that goes in is absolute: bringing a checkpoint in twice, or half and then whole, gives the same.
 
 mod apply;
 mod keys;
+mod walk;
+mod zones;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 
 use fjall::config::PartitioningPolicy;
@@ -33,14 +35,15 @@ use super::bucket::Bucket;
 use super::row::Row;
 use super::state::Counts;
 use super::wire::{self, Reader};
-use crate::event::{EventId, Group, Lane, Seq, Wall};
+use crate::event::{EventId, Lane, Seq, Wall};
 
 pub(super) use apply::ApplyError;
 pub(super) use keys::{counts_from, put_counts};
 use keys::{
-    hash, hash_key, id_key, lane_hash, lane_key, last_seq, read_counts, read_lane_key, read_timed, seq_key,
-    timed_bytes, timed_key,
+    hash_key, id_key, lane_hash, lane_key, last_seq, read_counts, read_lane_key, read_timed, seq_key, timed_bytes,
+    timed_key,
 };
+pub(super) use walk::{Walk, Wanted};
 
 /// Small memtables shorten the stalls of their flushes (and are frozen in the keyspace at its creation).
 const MEMTABLE_BYTES: u64 = 8 << 20;
@@ -128,6 +131,7 @@ impl Index {
                 buckets.insert(bucket, db.keyspace(&name, options)?);
             }
         }
+        zones::forget_before_first(&pending)?;
         Ok(Self { sizes, db, pending, buckets: RwLock::new(buckets), floors: Mutex::default() })
     }
 
@@ -268,80 +272,5 @@ impl Index {
             found.push(timed);
         }
         Ok(found)
-    }
-
-    /// The seqs within `seqs`, in that order, in each keyspace that a list needs.
-    pub(super) fn walks(&self, wanted: &Wanted<'_>, seqs: &Range<u64>, oldest_first: bool) -> Vec<Walk> {
-        let key = |seq: u64| match (wanted.provider, wanted.group) {
-            (Some(id), _) => hash_key(b'p', hash(id.as_bytes()), seq).to_vec(),
-            (None, Some(group)) => hash_key(b'g', hash(group.as_str().as_bytes()), seq).to_vec(),
-            (None, None) => seq_key(b'r', Seq(seq)).to_vec(),
-        };
-        let is_rows = wanted.provider.is_none() && wanted.group.is_none();
-        let buckets = self.buckets.read();
-        let ended = buckets.iter().filter(|(bucket, _)| (wanted.bucket)(bucket)).map(|(_, keyspace)| keyspace);
-        let pending = wanted.pending.then_some(&self.pending);
-        pending
-            .into_iter()
-            .chain(ended)
-            .map(|keyspace| Walk {
-                iter: keyspace.range(key(seqs.start)..key(seqs.end)),
-                keyspace: keyspace.clone(),
-                oldest_first,
-                is_rows,
-                next: None,
-            })
-            .collect()
-    }
-}
-
-/// Which entries a list looks at.
-pub(super) struct Wanted<'a> {
-    pub(super) provider: Option<&'a str>,
-    pub(super) group: Option<&'a Group>,
-    pub(super) pending: bool,
-    pub(super) bucket: &'a dyn Fn(&Bucket) -> bool,
-}
-
-/// Seqs of one keyspace in their order, or against it.
-pub(super) struct Walk {
-    iter: fjall::Iter,
-    keyspace: Keyspace,
-    oldest_first: bool,
-    /// What it walks over are the rows themselves.
-    is_rows: bool,
-    next: Option<(Seq, Option<fjall::UserValue>)>,
-}
-
-impl Walk {
-    /// The next seq, without taking it.
-    pub(super) fn peek(&mut self) -> Result<Option<Seq>, Error> {
-        if self.next.is_none() {
-            let guard = if self.oldest_first { self.iter.next() } else { self.iter.next_back() };
-            let Some(guard) = guard else { return Ok(None) };
-            let (key, row) = if self.is_rows {
-                guard.into_inner().map(|(key, value)| (key, Some(value)))
-            } else {
-                guard.key().map(|key| (key, None))
-            }
-            .map_err(|error| failed(&error))?;
-            self.next = Some((last_seq(&key).ok_or(wire::Damaged("a key")).map_err(damaged)?, row));
-        }
-        Ok(self.next.as_ref().map(|(seq, _)| *seq))
-    }
-
-    /// Takes the next seq.
-    pub(super) fn skip(&mut self) {
-        self.next = None;
-    }
-
-    /// Takes the next seq with its row.
-    pub(super) fn take(&mut self) -> Result<Option<Row>, Error> {
-        self.peek()?;
-        match self.next.take() {
-            Some((_, Some(row))) => Row::read(&mut Reader::new(&row)).map(Some).map_err(damaged),
-            Some((seq, None)) => Index::get_row(&self.keyspace, seq),
-            None => Ok(None),
-        }
     }
 }

@@ -210,6 +210,10 @@ impl World {
         loop {
             self.execute()?;
             self.engine.check_invariants()?;
+            let (held, may) = (self.engine.slots().replay, self.settings.replay_slots());
+            if held > may {
+                return Err(format!("R6: replays hold {held} of {may} slots"));
+            }
             if self.engine.violations() > 0 {
                 return Err(format!("a violation: {:?}", self.engine.last_violation()));
             }
@@ -735,6 +739,7 @@ fn settings(dice: &mut Dice) -> Settings {
     settings.retry.attempts = 2 + dice.below(6) as u32;
     settings.retry.max_age = ms(60_000 + dice.below(600_000));
     settings.retry.backoff = Backoff { initial: ms(500), factor: 2.0, max: ms(30_000) };
+    settings.replay_share = dice.below(11) as f64 / 10.0;
     settings
 }
 

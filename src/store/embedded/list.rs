@@ -130,8 +130,11 @@ fn scan(
         group: query.group.as_ref(),
         pending: asks_pending,
         bucket: &|bucket| families.contains(&bucket.family),
+        received: (query.since, query.until),
+        seqs: walking.seqs.clone(),
+        oldest_first: query.oldest_first,
     };
-    let mut walks = index.walks(&wanted, &walking.seqs, query.oldest_first);
+    let mut walks = index.walks(&wanted)?;
     let mut scanned = Scanned::default();
     let mut received = Wall(0);
     for _ in 0..SCAN_MAX {
