@@ -3,13 +3,20 @@
 //! Every other module speaks in these types. Nothing here does I/O, reads a clock or
 //! decides anything; there are constructors, written forms and nothing else.
 
+mod trace;
+mod wait;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+
+pub use trace::{TRACEPARENT, TRACESTATE, Trace};
+pub use wait::{WaitReason, WaitSplit};
 
 /// A moment on the monotonic clock, in microseconds. Deadlines, leases, windows and
 /// rates are computed on it; it is never stored and never shown.
@@ -24,14 +31,14 @@ pub struct Wall(pub u64);
 impl Mono {
     /// This moment and `span` later; saturates at the end of time.
     #[must_use]
-    pub fn plus(self, span: std::time::Duration) -> Self {
+    pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(micros(span)))
     }
 
     /// How long after `earlier` this moment is; zero when it is before it.
     #[must_use]
-    pub fn since(self, earlier: Self) -> std::time::Duration {
-        std::time::Duration::from_micros(self.0.saturating_sub(earlier.0))
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
@@ -56,24 +63,24 @@ impl Wall {
 
     /// This moment and `span` later; saturates at the end of time.
     #[must_use]
-    pub fn plus(self, span: std::time::Duration) -> Self {
+    pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(micros(span)))
     }
 
     /// This moment and `span` earlier; saturates at the epoch.
     #[must_use]
-    pub fn minus(self, span: std::time::Duration) -> Self {
+    pub fn minus(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(micros(span)))
     }
 
     /// How long after `earlier` this moment is; zero when the clock was set back since.
     #[must_use]
-    pub fn since(self, earlier: Self) -> std::time::Duration {
-        std::time::Duration::from_micros(self.0.saturating_sub(earlier.0))
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-fn micros(span: std::time::Duration) -> u64 {
+fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -359,6 +366,15 @@ pub enum KeySource {
     NoRule,
 }
 
+/// What an event has in common with its repeats, and how long a repeat counts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Half of a SHA-256 over its source, its group where that is part of the scope, and its key.
+    pub hash: [u8; 16],
+    /// From the receipt of the first.
+    pub window: Duration,
+}
+
 /// One accepted webhook, as it is stored: what came, and what was found out about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -374,6 +390,10 @@ pub struct Event {
     pub key_source: KeySource,
     /// Events of one group that share this go one after another.
     pub order: Option<Group>,
+    /// What its repeats are known by; `None`: it is no repeat of anything, and nothing of it.
+    pub fingerprint: Option<Fingerprint>,
+    /// The trace that it belongs to; `None`: none is kept.
+    pub trace: Option<Trace>,
     /// Scheme and which secret, as `Fairlane-Verified` says it, e.g. `shopify secret=0`.
     pub verified: Arc<str>,
     /// The sender's own id for it.

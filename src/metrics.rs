@@ -8,8 +8,10 @@
 //! ```
 
 mod ages;
+mod alerts;
 mod groups;
 mod names;
+mod numbers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,11 +25,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 
-use crate::event::{KeySource, Missing};
+use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
 use ages::Ages;
+use alerts::AlertMetrics;
 use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
+pub use numbers::SourceNumbers;
 
 /// Seconds from 100 µs to 26 s, each bound 2.4 times the one before: a commit takes about a disk's `fdatasync`.
 const COMMIT_SECONDS: [f64; 14] =
@@ -40,9 +44,6 @@ const WAIT_SECONDS: [f64; 14] =
 /// Seconds from 1 ms to a minute: an attempt takes what the upstream's handler takes, at most `upstream.timeout`.
 const ATTEMPT_SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-
-/// A group with an older event is one to look at (the default of `alerts.backlog_age.group`).
-const GROUP_OLD: Duration = Duration::from_mins(5);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabel {
@@ -83,6 +84,17 @@ struct BuildLabel {
     durability: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WaitLabel {
+    reason: &'static str,
+}
+
+/// Every reason's counter, there from the first scrape on, with zeros.
+fn reasons(family: Family<WaitLabel, Counter<f64, AtomicU64>>) -> Vec<Counter<f64, AtomicU64>> {
+    let counter = |reason: WaitReason| family.get_or_create_owned(&WaitLabel { reason: reason.as_str() });
+    WaitReason::ALL.into_iter().map(counter).collect()
+}
+
 /// All metrics.
 #[derive(Debug)]
 pub struct Metrics {
@@ -99,7 +111,12 @@ pub struct Metrics {
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
     live: Family<OutcomeLabel, Counter>,
+    /// In the order of [`WaitReason::ALL`].
+    wait_reasons: Vec<Counter<f64, AtomicU64>>,
     delivered: Family<SourceLabel, Counter>,
+    suppressed: Family<SourceLabel, Counter>,
+    released: Family<SourceLabel, Counter>,
+    unmarked: Family<ReasonLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
     replayed: Family<SourceLabel, Counter>,
     discarded: Family<SourceLabel, Counter>,
@@ -110,6 +127,8 @@ pub struct Metrics {
     retries_overdue: Gauge,
     backlog_age: Ages,
     groups_over_age: Gauge,
+    /// Alerts.
+    pub alerts: AlertMetrics,
     /// Seconds from the start of a batch's write to its durability.
     pub commit_seconds: Histogram,
     /// Events pending.
@@ -134,6 +153,10 @@ pub struct Metrics {
     pub conservation_difference: Gauge,
     /// Invariants found broken; must stay 0.
     pub invariant_violations: Counter,
+    /// Spans that the collector has.
+    pub spans_exported: Counter,
+    /// Spans that it does not get.
+    pub spans_dropped: Counter,
 }
 
 impl Metrics {
@@ -155,6 +178,9 @@ impl Metrics {
             secrets: names.add("secret_matches", &["source", "index"], "Signatures by the place of the secret that matched", Family::default()),
             skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
             delivered: names.add("events_delivered", &["source"], "Events that the upstream has, durably settled", Family::default()),
+            suppressed: names.add("events_suppressed", &["source"], "Of the accepted events, those that repeat another one and were kept from delivery", Family::default()),
+            released: names.add("events_released", &["source"], "Suppressed events that a person let go to the upstream after all", Family::default()),
+            unmarked: names.add("dedupe_missing", &["source", "reason"], "Events of sources with dedupe in which its key was not found: they are never taken for a repeat", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
             replayed: names.add("events_replayed", &["source"], "Ended events that were made pending again", Family::default()),
             discarded: names.add("events_discarded", &["source"], "Events that a person threw away", Family::default()),
@@ -162,6 +188,7 @@ impl Metrics {
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease; replays apart", Histogram::new(WAIT_SECONDS)),
+            wait_reasons: reasons(names.add("wait_reason_seconds", &["reason"], "Waits until the lease, of events and of live requests, by what they were for", Family::default())),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
             slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow, retry and replay, and free", Family::default()),
@@ -170,7 +197,7 @@ impl Metrics {
             backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
             backlog_oldest_age: names.add("backlog_oldest_age_seconds", &[], "Age of the oldest of them", Gauge::default()),
             backlog_age: names.add("backlog_age_seconds", &[], "Groups by the age of their oldest pending event, as they stand at the scrape: not cumulative over time", Ages::default()),
-            groups_over_age: names.add("groups_over_age", &[], "Groups whose oldest pending event is more than 5 min old", Gauge::default()),
+            groups_over_age: names.add("groups_over_age", &[], "Groups whose oldest pending event is older than `alerts.backlog_age.group`", Gauge::default()),
             lanes_active: names.add("lanes_active", &[], "Lanes with events that are not settled", Gauge::default()),
             store_bytes: names.add("store_bytes", &[], "Bytes that the store takes", Gauge::default()),
             disk_free_bytes: names.add("disk_free_bytes", &[], "Bytes free on the store's file system", Gauge::default()),
@@ -180,6 +207,9 @@ impl Metrics {
             config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
             conservation_difference: names.add("conservation_difference", &[], "Pending events that the store has more than the scheduler knows (fewer: below 0), but for what is on its way between them; must stay 0", Gauge::default()),
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
+            spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
+            spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
+            alerts: AlertMetrics::new(&mut names),
             names,
         };
         metrics.config_ok.set(1);
@@ -221,6 +251,8 @@ impl Metrics {
         EventMetrics {
             accepted: self.accepted.get_or_create_owned(&label),
             delivered: self.delivered.get_or_create_owned(&label),
+            suppressed: self.suppressed.get_or_create_owned(&label),
+            released: self.released.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
             replayed: self.replayed.get_or_create_owned(&label),
             discarded: self.discarded.get_or_create_owned(&label),
@@ -242,6 +274,15 @@ impl Metrics {
         }
     }
 
+    /// An event or a live request got its lease after it had waited for this.
+    pub fn waited_for(&self, split: &WaitSplit) {
+        for (reason, span) in split.iter() {
+            if let Some(counter) = self.wait_reasons.get(reason as usize) {
+                counter.inc_by(span.as_secs_f64());
+            }
+        }
+    }
+
     /// What the scheduler stands at: slots by who holds them (names and counts), the breaker's position (0 to 3).
     pub fn scheduler(&self, slots: [(&'static str, u32); 5], breaker: i64) {
         for (state, count) in slots {
@@ -250,10 +291,10 @@ impl Metrics {
         self.breaker.set(breaker);
     }
 
-    /// How old the oldest event of each group is, and how many retries are overdue.
-    pub fn backlog(&self, ages: impl Iterator<Item = Duration>, overdue: u64) {
+    /// How old the oldest event of each group is, from which age on a group is late, and how many retries are overdue.
+    pub fn backlog(&self, ages: impl Iterator<Item = Duration>, late: Duration, overdue: u64) {
         let mut old = 0;
-        self.backlog_age.set(ages.inspect(|age| old += i64::from(*age > GROUP_OLD)));
+        self.backlog_age.set(ages.inspect(|age| old += i64::from(*age > late)));
         self.groups_over_age.set(old);
         self.retries_overdue.set(i64::try_from(overdue).unwrap_or(i64::MAX));
     }
@@ -308,6 +349,8 @@ impl Metrics {
 pub struct EventMetrics {
     accepted: Counter,
     delivered: Counter,
+    suppressed: Counter,
+    released: Counter,
     dead: Counter,
     replayed: Counter,
     discarded: Counter,
@@ -319,6 +362,16 @@ impl EventMetrics {
     /// An event is durable, whether or not its sender still waits for the answer.
     pub fn accepted(&self) {
         self.accepted.inc();
+    }
+
+    /// Of the accepted ones, an event was kept from delivery.
+    pub fn suppressed(&self) {
+        self.suppressed.inc();
+    }
+
+    /// Such an event goes to the upstream after all.
+    pub fn released(&self) {
+        self.released.inc();
     }
 
     /// A durable event is in the fallback lane, for this reason.
@@ -339,6 +392,11 @@ impl EventMetrics {
         self.delivered.inc();
     }
 
+    /// An event is discarded, durably.
+    pub fn discarded(&self) {
+        self.discarded.inc();
+    }
+
     /// An event is dead, durably.
     pub fn dead(&self) {
         self.dead.inc();
@@ -347,11 +405,6 @@ impl EventMetrics {
     /// An ended event is pending again, durably.
     pub fn replayed(&self) {
         self.replayed.inc();
-    }
-
-    /// An event is discarded, durably.
-    pub fn discarded(&self) {
-        self.discarded.inc();
     }
 }
 
@@ -390,6 +443,11 @@ impl SourceMetrics {
     /// A request that is not genuine was let through.
     pub fn unverified(&self, reason: &'static str) {
         self.all.unverified.get_or_create(&self.reason(reason)).inc();
+    }
+
+    /// An event has no dedupe key, for this reason.
+    pub fn not_deduplicated(&self, missing: Missing) {
+        self.all.unmarked.get_or_create(&self.reason(missing.as_str())).inc();
     }
 
     /// A handshake was `answered`, `refused`, could not be completed (`failed`), or there were too many (`limited`).
@@ -466,8 +524,8 @@ mod tests {
     fn ages_stand_as_they_are_and_groups_are_named_only_where_they_are_given() {
         let metrics = Metrics::new("fsync");
         let ages = [0, 0, 30, 400, 1_000_000].map(Duration::from_secs);
-        metrics.backlog(ages.into_iter(), 2);
-        metrics.backlog(ages.into_iter().skip(2), 1);
+        metrics.backlog(ages.into_iter(), Duration::from_mins(5), 2);
+        metrics.backlog(ages.into_iter().skip(2), Duration::from_mins(5), 1);
         let text = metrics.encode().unwrap();
         for line in [
             r#"fairlane_backlog_age_seconds_bucket{le="15.0"} 0"#,

@@ -3,13 +3,17 @@
 //! Everything but `/healthz`, `/readyz` and (where it is open) `/metrics` needs the token, on loopback too; [`guard`] says why
 //! that alone is not enough.
 
+mod alerts;
 mod api;
 mod expiry;
 mod export;
 mod groups;
 mod guard;
+mod inside;
 mod name;
 mod problem;
+mod release;
+mod removal;
 mod replays;
 mod unseen;
 mod upstream;
@@ -151,12 +155,21 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/events/{id}/replay", post(replays::event))
         .route("/api/v1/replays", get(replays::list).post(replays::create))
         .route("/api/v1/replays/{id}", get(replays::one).patch(replays::patch).delete(replays::cancel))
+        .route("/api/v1/events/{id}/skip", post(removal::skip))
+        .route("/api/v1/events/{id}/discard", post(removal::discard))
+        .route("/api/v1/events/{id}/release", post(release::release))
         .route("/api/v1/rejections", get(api::rejections))
         .route("/api/v1/groups", get(groups::list))
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
         .route("/api/v1/group/cancel", post(groups::cancel))
+        .route("/api/v1/group/divert", post(removal::divert_all))
+        .route("/api/v1/group/discard", post(removal::discard_all))
+        .route("/api/v1/jobs", get(removal::jobs))
+        .route("/api/v1/jobs/{id}", get(removal::job).delete(removal::cancel))
         .route("/api/v1/overrides", get(groups::overrides))
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
+        .route("/api/v1/alerts", get(alerts::list))
+        .route("/api/v1/alerts/test", post(alerts::test))
         .fallback(api::unknown)
         .method_not_allowed_fallback(api::method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX))

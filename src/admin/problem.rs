@@ -24,14 +24,14 @@ pub(super) enum Problem {
     Unknown(String),
     /// There is, but not for this method.
     Method,
+    /// What it is about does not stand so that this could be done; how it stands.
+    Conflict(String),
     /// A parameter cannot be read.
     Parameter(String),
     /// The body is longer than any change.
     TooLarge,
     /// The store could not answer now.
     Store(String),
-    /// It stands so that this cannot be done to it.
-    Conflict(String),
     /// What was asked for is damaged on the disk, for good; the store's words with the place.
     Damaged(String),
 }
@@ -99,8 +99,8 @@ impl IntoResponse for Problem {
                 "this is not something that method does here".to_owned(),
                 "see the reference in docs/api.md",
             ),
+            Self::Conflict(what) => (StatusCode::CONFLICT, what, "look at it again: it may have changed meanwhile"),
             Self::Parameter(what) => (StatusCode::BAD_REQUEST, what, "see the reference in docs/api.md"),
-            Self::Conflict(what) => (StatusCode::CONFLICT, what, "see how it stands now, and try what fits"),
             Self::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is longer than {BODY_MAX} bytes, and no change is"),

@@ -9,6 +9,7 @@ mod descriptors;
 mod explain;
 mod files;
 mod log;
+mod otlp;
 mod place;
 mod reload;
 mod token;
@@ -27,7 +28,7 @@ use tokio::task::JoinSet;
 use crate::admin::{self, Access, Admin};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
-use crate::deliver::{Client, Deliver, Fetcher, Unfetched};
+use crate::deliver::{Client, Deliver, Fetcher, Poster, Unfetched};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
@@ -46,6 +47,7 @@ pub use crate::store::arrivals::{Arrivals, arrivals};
 pub use crate::store::doctor::{Damage, DoctorReport, Tail, doctor};
 
 use log::Log;
+use otlp::Otlp;
 use reload::Reloader;
 pub use token::FILE as TOKEN_FILE;
 
@@ -208,6 +210,8 @@ struct Running {
     admin: JoinSet<()>,
     /// Looks once whether the upstream is there.
     _probe: JoinSet<()>,
+    /// Tells an operator; ends when this is dropped.
+    _alerts: JoinSet<()>,
 }
 
 impl Running {
@@ -247,6 +251,7 @@ impl Running {
         .map_err(anyhow::Error::msg)?;
         runtime.block_on(driver.recover()).context("the backlog cannot be taken up")?;
         handle.set_sources(reload::infos(&config));
+        handle.alerts().replace(config.alerts.clone());
         let front = Arc::new(Front::new(
             config.listen.clone(),
             config.sources.clone(),
@@ -267,10 +272,13 @@ impl Running {
         driver_task.spawn(driver.run());
         let mut probe = JoinSet::new();
         probe.spawn(place::say_if_down(config.upstream.url.clone()));
+        let mut alerts = JoinSet::new();
+        alerts.spawn(driver::alerts::watch(handle.clone(), Poster::new().post()));
         let mut admin_task = JoinSet::new();
         admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
-        let state = reload::State { options, config, seen, descriptors, token };
+        let otlp = Otlp::start(handle.clone(), config.otlp.as_deref())?;
+        let state = reload::State { options, config, seen, descriptors, token, otlp };
         let reloader = Reloader::new(state, log, front, admin, handle.clone(), certificates);
         Ok(Self {
             serving,
@@ -282,6 +290,7 @@ impl Running {
             driver: driver_task,
             admin: admin_task,
             _probe: probe,
+            _alerts: alerts,
         })
     }
 
@@ -309,10 +318,20 @@ impl Running {
             // Whether the last batch is durable is unknown: no more 2xx, and a restart reads what is there.
             anyhow::bail!("the store failed: {reason}");
         }
-        let Self { serving, handle, store, reloader, driver, hangup: _ignored, mut signals, admin: _serves_on, _probe } =
-            self;
+        let Self {
+            serving,
+            handle,
+            store,
+            reloader,
+            driver,
+            hangup: _ignored,
+            mut signals,
+            admin: _serves_on,
+            _probe,
+            _alerts,
+        } = self;
         tokio::select! {
-            ended = drain(serving, handle, store, driver, reloader.drain()) => ended,
+            ended = drain(serving, handle, store, driver, reloader) => ended,
             name = signals.end() => anyhow::bail!("a second signal ({name}): ended at once"),
         }
     }
@@ -323,8 +342,9 @@ async fn drain(
     handle: Handle,
     store: Arc<dyn LaneStore>,
     mut driver: JoinSet<()>,
-    within: Duration,
+    reloader: Reloader,
 ) -> anyhow::Result<()> {
+    let within = reloader.drain();
     handle.begin_drain();
     let finish = async {
         serving.drain().await;
@@ -334,6 +354,7 @@ async fn drain(
     if tokio::time::timeout(within, finish).await.is_err() {
         tracing::warn!(?within, "some connections were still open at the end of shutdown.drain and were cut");
     }
+    reloader.end().await;
     store.close().await.context("the store was not closed in order; it recovers at the next start")?;
     tracing::info!("ended");
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 it went wrong, 64 the command line is wrong (`EX_USAGE`), 78 the configuration is (`EX_CONFIG`).
 
+mod alerts;
 mod api;
 mod capture;
 pub mod check;
@@ -17,6 +18,7 @@ mod picture;
 mod providers;
 mod rejections;
 mod remote;
+mod removal;
 mod replay;
 mod rules;
 mod run;
@@ -115,7 +117,7 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Who is waiting, and why; pause, change or cancel a group
     #[command(
-        after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h"
+        after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h\n          fairlane groups divert noisy.myshopify.com"
     )]
     Groups(api::Groups),
     /// The upstream's breaker and slots; pause and resume
@@ -142,6 +144,9 @@ enum Command {
     /// Refused requests, newest first, and which part of each did not fit
     #[command(after_help = "Example: fairlane rejections --source shopify --limit 5")]
     Rejections(rejections::Rejections),
+    /// What is wrong now, what it means and what to do about it; try the way to whoever is told
+    #[command(after_help = "Examples: fairlane alerts\n          fairlane alerts test")]
+    Alerts(alerts::Alerts),
     /// Look for what is wrong with this machine; with --store, with every checksum of a store
     #[command(
         after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
@@ -207,6 +212,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => completions::run(shell),
         Command::Sources(sources) => api::sources(&sources),
         Command::Rejections(rejections) => rejections::run(&rejections),
+        Command::Alerts(alerts) => alerts::run(&alerts),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     })

@@ -18,20 +18,10 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "groups.new_groups",
     "groups.shed",
     "groups.dedicated.max",
-    "sources[].dedupe",
     "store.redis",
-    "otlp",
     "tenant_pages.address",
     "tenant_pages.secret",
     "tenant_pages.base_url",
-    "alerts.webhook",
-    "alerts.backlog_age.group",
-    "alerts.backlog_age.groups_over",
-    "alerts.fallback_share",
-    "alerts.skew.max_lag",
-    "alerts.skew.max_age",
-    "alerts.skew.ratio",
-    "alerts.skew.window",
 ];
 
 /// One field.
@@ -164,7 +154,12 @@ pub(super) static ROOT: Map = map(&[
     field("shutdown", PARTS, Kind::Map(&SHUTDOWN), "How the process ends."),
     field("replay", PARTS, Kind::Map(&REPLAY), "Delivering stored events once more."),
     field("log", PARTS, Kind::Map(&LOG), "The log on standard error."),
-    field("otlp", NULL, Kind::Text(&text::URL), "Where traces go, e.g. http://127.0.0.1:4317."),
+    field(
+        "otlp",
+        NULL,
+        Kind::Text(&text::COLLECTOR),
+        "Where traces go: a collector that takes OTLP over gRPC, e.g. http://127.0.0.1:4317. Null: none are made.",
+    ),
     field(
         "tenant_pages",
         PARTS,
@@ -769,7 +764,7 @@ static ALERTS: Map = map(&[
         "webhook",
         NULL,
         Kind::Secret(Some(&text::URL)),
-        "Where alerts are posted to as JSON; each is also a metric.",
+        "Where alerts are posted to as JSON, in a form that Slack takes too; each is also a metric.",
     ),
     field(
         "backlog_age",
@@ -793,7 +788,7 @@ static ALERTS: Map = map(&[
 
 static BACKLOG_AGE: Map = map(&[
     field("group", is("5m"), time(1, 30 * DAY), "A group is late when its oldest event is older."),
-    field("groups_over", is("10"), COUNT, "So many late groups page."),
+    field("groups_over", is("10"), COUNT, "More late groups than this page."),
 ]);
 
 static SKEW: Map = map(&[

@@ -39,6 +39,7 @@ use self::build::Builder;
 use self::check::Checker;
 use self::secret::Outside;
 use self::value::Slot;
+use crate::driver::alerts;
 use crate::event::Secret;
 use crate::store::embedded;
 use crate::{admin, listen};
@@ -72,6 +73,10 @@ pub struct Config {
     pub drain: Duration,
     /// The log.
     pub log: Log,
+    /// Where spans go.
+    pub otlp: Option<String>,
+    /// What an operator is told.
+    pub alerts: alerts::Settings,
     /// What to know about it.
     pub notes: Vec<Note>,
     /// The whole configuration as YAML, every default filled in, secrets as `***`. With the secrets put back it is a
@@ -166,6 +171,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     let store = builder.store(tree.at("store"));
     builder.about_slots(&upstream, &groups);
     builder.about_refusals(&groups, &sources);
+    builder.about_repeats(&sources, &store.retention);
     builder.about_relays(&sources, tree.at("shutdown").at("drain").get());
     Config {
         listen,
@@ -177,6 +183,8 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
         groups,
         drain: tree.at("shutdown").at("drain").get(),
         log: build::log(tree.at("log")),
+        otlp: tree.at("otlp").maybe(),
+        alerts: build::alerts(tree.at("alerts")),
         effective: effective::yaml(&tree, &builder.meanings),
         notes: builder.notes,
         file,

@@ -1,69 +1,68 @@
-//! The way into the store: submissions gather while one batch is being made durable. Ended events that are made pending again go in
-//! beside it: both get their seqs there, and the engine is told of neither before both are durable, in the order of their commits.
+//! The way into the store: submissions gather while one batch is being made durable.
+//!
+//! Whatever gets a new seq goes this way, one batch at a time, for the engine is told of events in the order of their seqs.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_util::future::{OptionFuture, join};
-
+use super::delivery::{Delivery, queued};
+use super::release::{Release, Released, Unreleased, release};
 use super::requeue::Requeue;
-use super::{Shared, Shed, Submission};
+use super::{Shared, Shed, Stored, Submission};
 use crate::clock::Seldom;
-use crate::event::{Event, Mono, Seq, Wall};
-use crate::store::{Error, LaneStore, Pending};
+use crate::engine::Queued;
+use crate::event::{Event, Mono, Now, Seq};
+use crate::store::{Appended, Error, Pending};
 
 /// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
 const BATCH_EVENTS_MAX: usize = 1_000;
 
+/// Events that are made pending again in one batch. Each is read and written whole, so few of them are what others wait for.
+pub(super) const REQUEUE_MAX: usize = 64;
+
 /// Bytes of bodies in one batch at most (one larger event goes alone).
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Events that are made pending again beside one batch. Each is read and written whole, so few of them are what others wait for.
-pub(super) const REQUEUE_MAX: usize = 64;
+type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-type Append = Pin<Box<dyn Future<Output = Answers> + Send>>;
+/// What the store is making durable.
+enum Batch {
+    Submissions(Vec<Submission>),
+    Release(Release),
+    Requeue(Requeue),
+}
 
-/// What the store says to a batch, and to what is requeued beside it; `None` where there was none.
-type Answers = (Option<Result<Seq, Error>>, Option<Result<Vec<Option<Pending>>, Error>>);
+/// How that went.
+enum Outcome {
+    Appended(Result<Appended, Error>),
+    Released(Result<Released, Unreleased>),
+    Requeued(Result<Vec<Option<Pending>>, Error>),
+}
 
-/// A batch that the store is making durable.
+/// A batch that is under way.
 struct Appending {
-    batch: Vec<Submission>,
-    requeue: Option<Requeue>,
+    batch: Batch,
     started: Mono,
-    done: Append,
+    done: Work,
 }
 
 /// A batch that is done, and how.
-pub(super) struct Appended {
-    batch: Vec<Submission>,
-    requeue: Option<Requeue>,
+pub(super) struct Finished {
+    batch: Batch,
     started: Mono,
-    answers: Answers,
-}
-
-/// Events that are durably pending from now on.
-#[derive(Default)]
-pub(super) struct Entered {
-    /// The accepted ones, with the seq of the first.
-    pub(super) accepted: Option<(Seq, Vec<Arc<Event>>)>,
-    /// Those that were made pending again.
-    pub(super) requeued: Option<Requeued>,
-}
-
-/// Events that were made pending again, each with what stands of it now; and who waits for the answer.
-pub(super) struct Requeued {
-    pub(super) requeue: Requeue,
-    pub(super) pending: Vec<Option<Pending>>,
+    outcome: Outcome,
 }
 
 /// What waits for the store, and what is on its way in.
 pub(super) struct Appends {
     shared: Arc<Shared>,
     gathered: Vec<Submission>,
+    releases: VecDeque<Release>,
     requeues: VecDeque<Requeue>,
+    /// The batch before was a requeue: senders go first now.
+    requeued: bool,
     appending: Option<Appending>,
     failures_said: Seldom,
 }
@@ -73,7 +72,9 @@ impl Appends {
         Self {
             shared,
             gathered: Vec::new(),
+            releases: VecDeque::new(),
             requeues: VecDeque::new(),
+            requeued: false,
             appending: None,
             failures_said: Seldom::default(),
         }
@@ -85,98 +86,127 @@ impl Appends {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.appending.is_none() && self.gathered.is_empty() && self.requeues.is_empty()
+        self.appending.is_none() && self.gathered.is_empty() && self.releases.is_empty() && self.requeues.is_empty()
     }
 
     pub(super) fn gather(&mut self, submission: Submission) {
         self.gathered.push(submission);
     }
 
-    /// Events that the store may have as pending already, before the engine is told.
-    pub(super) fn under_way(&self) -> u64 {
-        let requeued = |current: &Appending| current.requeue.as_ref().map_or(0, |requeue| requeue.events.len());
-        self.appending.as_ref().map_or(0, |current| (current.batch.len() + requeued(current)) as u64)
+    pub(super) fn gather_release(&mut self, release: Release) {
+        self.releases.push_back(release);
     }
 
-    pub(super) fn requeue(&mut self, requeue: Requeue) {
+    pub(super) fn gather_requeue(&mut self, requeue: Requeue) {
         self.requeues.push_back(requeue);
     }
 
+    /// Events that the store may have as pending already, before the engine is told.
+    pub(super) fn under_way(&self) -> u64 {
+        self.appending.as_ref().map_or(0, |current| match &current.batch {
+            Batch::Submissions(batch) => batch.len() as u64,
+            Batch::Release(_) => 1,
+            Batch::Requeue(requeue) => requeue.events.len() as u64,
+        })
+    }
+
     /// Begins the next batch, when none is under way and something waits.
-    pub(super) fn start(&mut self, now: Mono) {
-        if self.appending.is_some() || (self.gathered.is_empty() && self.requeues.is_empty()) {
+    pub(super) fn start(&mut self, now: Now) {
+        if self.appending.is_some() {
             return;
         }
-        let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
-        let requeue = self.requeues.pop_front();
-        let events = batch.iter().map(|submission| Arc::clone(&submission.event)).collect();
-        let seqs = requeue.as_ref().map(|requeue| requeue.events.iter().map(|record| record.seq).collect());
-        let (store, at) = (Arc::clone(&self.shared.store), self.shared.clock.now().wall);
-        let done: Append = Box::pin(async move { enter(&*store, events, seqs, at).await });
-        self.appending = Some(Appending { batch, requeue, started: now, done });
+        let store = Arc::clone(&self.shared.store);
+        let (batch, done): (Batch, Work) = if let Some(asked) = self.releases.pop_front() {
+            let id = asked.id;
+            (Batch::Release(asked), Box::pin(async move { Outcome::Released(release(&*store, id, now.wall).await) }))
+        } else if let Some(requeue) = self.next_requeue() {
+            let seqs = requeue.events.iter().map(|record| record.seq).collect();
+            (Batch::Requeue(requeue), Box::pin(async move { Outcome::Requeued(store.requeue(seqs, now.wall).await) }))
+        } else if !self.gathered.is_empty() {
+            let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
+            let events = batch.iter().map(|submission| Arc::clone(&submission.event)).collect();
+            (Batch::Submissions(batch), Box::pin(async move { Outcome::Appended(store.append(events).await) }))
+        } else {
+            return;
+        };
+        self.requeued = matches!(batch, Batch::Requeue(_));
+        self.appending = Some(Appending { batch, started: now.mono, done });
+    }
+
+    /// What is to be requeued next; not twice in a row while senders wait.
+    fn next_requeue(&mut self) -> Option<Requeue> {
+        if self.requeued && !self.gathered.is_empty() { None } else { self.requeues.pop_front() }
     }
 
     /// Resolves when the batch under way is done; never while there is none.
-    pub(super) async fn finished(&mut self) -> Appended {
+    pub(super) async fn finished(&mut self) -> Finished {
         let Some(current) = &mut self.appending else {
             return std::future::pending().await;
         };
-        let answers = (&mut current.done).await;
-        let Appending { batch, requeue, started, .. } =
+        let outcome = (&mut current.done).await;
+        let Appending { batch, started, .. } =
             self.appending.take().expect("it was there a line above, and nobody else holds it");
-        Appended { batch, requeue, started, answers }
+        Finished { batch, started, outcome }
     }
 
-    /// Answers a batch's senders; gives the events that are durable. `count` is told of each accepted one before its sender is.
-    pub(super) fn answer(&mut self, appended: Appended, now: Mono, mut count: impl FnMut(&Event)) -> Entered {
-        let Appended { batch, requeue, started, answers: (appended, requeued) } = appended;
-        let accepted = match appended {
-            None => None,
-            Some(Ok(first)) => {
+    /// Answers whoever waits for a batch; gives the events that are pending now, in the order of their seqs. `delivery` is told of each
+    /// durable event before its sender is.
+    pub(super) fn answer(&mut self, finished: Finished, delivery: &mut Delivery, now: Mono) -> Vec<Queued> {
+        let Finished { batch, started, outcome } = finished;
+        match (batch, outcome) {
+            (Batch::Submissions(batch), Outcome::Appended(Ok(appended))) => {
                 self.shared.metrics.commit_seconds.observe(now.since(started).as_secs_f64());
-                batch.iter().for_each(|submission| count(&submission.event));
-                let answered = batch.into_iter().zip(first.0..);
-                Some((first, answered.map(|(submission, seq)| submission.answer(Ok(Seq(seq)))).collect()))
+                stored(batch, &appended, delivery)
             }
-            Some(Err(error)) => {
-                let shed = shed_for(&error);
-                if let Some(left_out) = self.failures_said.pass(now) {
-                    tracing::error!(%error, events = batch.len(), left_out, "events were not stored; their senders get 503");
-                }
-                for submission in batch {
-                    submission.answer(Err(shed));
-                }
-                None
+            (Batch::Submissions(batch), Outcome::Appended(Err(error))) => {
+                self.refuse(batch, &error, now);
+                Vec::new()
             }
-        };
-        let requeued = requeue.zip(requeued).and_then(|(requeue, result)| match result {
-            Ok(pending) => Some(Requeued { requeue, pending }),
-            Err(error) => {
-                requeue.answer(Err(error));
-                None
+            (Batch::Release(asked), Outcome::Released(released)) => {
+                asked.answer(released.as_ref().map(|released| released.pending.seq).map_err(Clone::clone));
+                let Ok(released) = released else { return Vec::new() };
+                delivery.released(&released.source);
+                vec![queued(released.pending)]
             }
-        });
-        Entered { accepted, requeued }
+            (Batch::Requeue(requeue), Outcome::Requeued(requeued)) => {
+                let queued = requeued.as_ref().map(|pending| delivery.requeued(&requeue, pending)).unwrap_or_default();
+                requeue.answer(requeued);
+                queued
+            }
+            // Each batch was begun with the work that is its own.
+            (Batch::Submissions(_) | Batch::Release(_) | Batch::Requeue(_), _) => Vec::new(),
+        }
     }
-}
 
-impl Requeue {
-    pub(super) fn answer(self, answer: Result<Vec<Option<Pending>>, Error>) {
-        if self.reply.send(answer).is_err() {
-            tracing::debug!("whoever asked for a replay has gone");
+    fn refuse(&mut self, batch: Vec<Submission>, error: &Error, now: Mono) {
+        let shed = shed_for(error);
+        if let Some(left_out) = self.failures_said.pass(now) {
+            tracing::error!(%error, events = batch.len(), left_out, "events were not stored; their senders get 503");
+        }
+        for submission in batch {
+            submission.answer(Err(shed));
         }
     }
 }
 
-/// Has the store take both in. They are asked for at once, so that they share what a commit costs.
-async fn enter(store: &dyn LaneStore, events: Vec<Arc<Event>>, seqs: Option<Vec<Seq>>, at: Wall) -> Answers {
-    let append = (!events.is_empty()).then(|| store.append(events));
-    let requeue = seqs.map(|seqs| store.requeue(seqs, at));
-    join(OptionFuture::from(append), OptionFuture::from(requeue)).await
+/// Counts durable events and answers their senders; gives those that are to be delivered.
+fn stored(batch: Vec<Submission>, appended: &Appended, delivery: &mut Delivery) -> Vec<Queued> {
+    for (number, submission) in batch.iter().enumerate() {
+        delivery.accepted(&submission.event, appended.repeat(number).is_some());
+    }
+    let mut pending = Vec::with_capacity(batch.len());
+    for (number, (submission, seq)) in batch.into_iter().zip(appended.first.0..).enumerate() {
+        let stored = Stored { seq: Seq(seq), duplicate_of: appended.repeat(number) };
+        let event = submission.answer(Ok(stored));
+        if stored.duplicate_of.is_none() {
+            pending.push(delivery.keep(stored.seq, &event));
+        }
+    }
+    pending
 }
 
 impl Submission {
-    fn answer(self, answer: Result<Seq, Shed>) -> Arc<Event> {
+    fn answer(self, answer: Result<Stored, Shed>) -> Arc<Event> {
         if self.reply.send(answer).is_err() {
             // The sender has gone or run out of patience; a stored event stays stored all the same.
             tracing::debug!(event = %self.event.id, "nobody waits for this answer any more");
@@ -185,14 +215,14 @@ impl Submission {
     }
 }
 
-/// How many of the gathered ones make the next batch; at least one, where there is one.
+/// How many of the gathered ones make the next batch; at least one.
 fn batch_len(gathered: &[Submission]) -> usize {
     let mut bytes = 0usize;
     let fitting = gathered.iter().take(BATCH_EVENTS_MAX).take_while(|submission| {
         bytes = bytes.saturating_add(submission.event.body.len());
         bytes <= BATCH_BYTES_MAX
     });
-    fitting.count().max(1).min(gathered.len())
+    fitting.count().max(1)
 }
 
 fn shed_for(error: &Error) -> Shed {

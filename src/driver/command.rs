@@ -1,17 +1,21 @@
 //! What people ask of the running driver.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::job::Job;
 use super::policy::{Change, Expiry, FilePolicies, Live};
-use super::replay::{Job, Tracker};
-use super::run::Driver;
+use super::removal::{Removed, Target};
+use super::replay::{Replay, Tracker};
+use super::run::{Driver, OVERDUE};
+use super::traced::traced;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, Rate, Settings, Slots, Sort};
-use crate::event::{Group, Now};
+use crate::engine::{BreakerState, GroupView, Held, Rate, Removal, Settings, Slots, Sort, Survey};
+use crate::event::{Group, Now, WaitSplit};
 
 /// One wish; each answers over its own channel.
 pub(super) enum Command {
@@ -19,6 +23,8 @@ pub(super) enum Command {
     Groups(Sort, usize, oneshot::Sender<Vec<GroupView>>),
     /// Show the backlog's ages in the metrics; the groups with most pending events, so many.
     ShowBacklog(usize, oneshot::Sender<Vec<GroupView>>),
+    /// Everything that waits at one look, and what looking took; groups are late beyond this age.
+    Survey(Duration, oneshot::Sender<(Survey, Duration)>),
     /// One group.
     Group(Group, oneshot::Sender<GroupView>),
     /// Change one group, on what is queued too.
@@ -29,6 +35,14 @@ pub(super) enum Command {
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
     Cancel(Group, oneshot::Sender<usize>),
+    /// End events without delivering them.
+    Remove(Vec<Target>, Removal, oneshot::Sender<Vec<Removed>>),
+    /// Do this job, which is written down.
+    Work(Job, oneshot::Sender<()>),
+    /// What was waited for in the last minute.
+    Waited(oneshot::Sender<WaitSplit>),
+    /// Order keys of a group that are held, at most so many, and how many there are.
+    Held(Group, usize, oneshot::Sender<(Vec<Held>, usize)>),
     /// The upstream as a whole.
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
@@ -36,7 +50,7 @@ pub(super) enum Command {
     /// Take such a change back; false when there is none.
     TakeBackUpstream(oneshot::Sender<Result<bool, String>>),
     /// Work on this replay from now on.
-    Replay(Arc<Job>, oneshot::Sender<()>),
+    Replay(Arc<Replay>, oneshot::Sender<()>),
     /// Take back what a replay has in lanes.
     Withdraw(Arc<Tracker>, oneshot::Sender<()>),
     /// Another configuration.
@@ -63,7 +77,7 @@ pub struct UpstreamInfo {
     /// Who holds the slots.
     pub slots: Slots,
     /// The median of late attempts.
-    pub median: Option<std::time::Duration>,
+    pub median: Option<Duration>,
     /// Groups with pending events.
     pub active_groups: usize,
 }
@@ -76,6 +90,10 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             driver.show_backlog(now);
             let groups = if top == 0 { Vec::new() } else { driver.engine.groups(Sort::Depth, top, now.mono) };
             answer(reply, groups);
+        }
+        Command::Survey(late, reply) => {
+            let survey = driver.engine.survey(late, OVERDUE, now.mono);
+            answer(reply, (survey, driver.shared.clock.now().mono.since(now.mono)));
         }
         Command::Group(group, reply) => answer(reply, driver.engine.group(&group, now.mono)),
         Command::Change(group, change, expiry, reply) => {
@@ -90,6 +108,15 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         }
         Command::Live(reply) => answer(reply, driver.policies.live()),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
+        Command::Remove(targets, removal, reply) => {
+            driver.delivery.removals.begin(targets, removal, reply, &mut driver.engine, now);
+        }
+        Command::Work(job, reply) => {
+            driver.begin(job);
+            answer(reply, ());
+        }
+        Command::Waited(reply) => answer(reply, driver.engine.waited(now.mono)),
+        Command::Held(group, limit, reply) => answer(reply, driver.engine.held(&group, limit, now.mono)),
         Command::Upstream(reply) => {
             let (engine, settings) = (&driver.engine, driver.upstream.settings());
             let info = UpstreamInfo {
@@ -129,7 +156,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             driver.upstream.replace(*settings);
             driver.apply_upstream(now);
             driver.engine.set_policies(driver.policies.policies(), now);
-            driver.delivery.replace(deliver);
+            driver.delivery.replace(traced(deliver, Arc::clone(&driver.shared.spans)));
             answer(reply, ());
         }
     }

@@ -11,12 +11,13 @@ use tokio::task::JoinSet;
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
+use super::removal::Removals;
 use super::replay::{End, Tracker};
 use super::requeue::Requeue;
 use super::watch::Watch;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
-use crate::event::{Event, EventId, Group, Lane, Now, Seq, Wall};
+use crate::event::{Event, EventId, Group, Lane, Now, Seq, Trace, WaitSplit, Wall};
 use crate::metrics::{EventMetrics, Metrics};
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
 
@@ -29,8 +30,8 @@ const EVENT_BYTES: usize = 2048;
 
 /// Something that was under way has ended.
 pub(super) enum Done {
-    /// An attempt, and of which event; `None` when the event could not be read.
-    Attempt(Ticket, Seq, Attempt, Option<Arc<Event>>),
+    /// An attempt, what its event waited for before it, and the event; `None` when that could not be read.
+    Attempt(Ticket, Seq, Attempt, WaitSplit, Option<Arc<Event>>),
     /// A batch of settlements.
     Settled(Batch, Vec<Settle>, Result<usize, Error>),
     /// A lane's next events.
@@ -57,7 +58,7 @@ struct Ended {
     note: AttemptNote,
     source: Arc<str>,
     /// Of which event, for the log; `None` when it could not be read.
-    event: Option<(EventId, Group)>,
+    event: Option<(EventId, Group, Option<Trace>)>,
 }
 
 /// What is under way, and what belongs to it.
@@ -77,6 +78,7 @@ pub(super) struct Delivery {
     followed: HashMap<Seq, (Arc<Tracker>, Arc<str>)>,
     /// Ends of events that the store may have already, before the engine is told.
     pub(super) ending: u64,
+    pub(super) removals: Removals,
     pub(super) watch: Watch,
 }
 
@@ -100,6 +102,7 @@ impl Delivery {
             ended: HashMap::new(),
             followed: HashMap::new(),
             ending: 0,
+            removals: Removals::default(),
             watch: Watch::default(),
         }
     }
@@ -134,34 +137,39 @@ impl Delivery {
         self.counters.get(source).expect("inserted just above")
     }
 
-    /// Counts an event that is durable. Whether its sender still waits for the answer does not matter (I1).
-    pub(super) fn accepted(&mut self, event: &Event) {
+    /// Counts an event that is durable, a repeat that is suppressed with them. Whether its sender still waits for the answer does not
+    /// matter (I1).
+    pub(super) fn accepted(&mut self, event: &Event, suppressed: bool) {
         let counters = self.counters(&event.source);
         counters.accepted();
+        if suppressed {
+            counters.suppressed();
+        }
         // Those that are not genuine have no key either, and a lane of their own.
         if event.lane.group.is_fallback() {
             counters.fallback(&event.key_source);
         }
     }
 
-    /// Events that are durable now, in the order of their seqs, as the engine needs them.
-    pub(super) fn keep(&mut self, first: Seq, events: &[Arc<Event>]) -> Vec<Queued> {
-        let seqs = (first.0..).map(Seq);
-        let queued = |(seq, event): (Seq, &Arc<Event>)| {
-            self.window.put(seq, event);
-            Queued {
-                seq,
-                lane: event.lane.clone(),
-                order: event.order.clone(),
-                received: event.received,
-                replays: 0,
-                attempts: 0,
-                refused: 0,
-                first_attempt: None,
-                due: None,
-            }
-        };
-        seqs.zip(events).map(queued).collect()
+    /// Counts an event that was suppressed and is pending now.
+    pub(super) fn released(&mut self, source: &Arc<str>) {
+        self.counters(source).released();
+    }
+
+    /// An event that is durable now, as the engine needs it.
+    pub(super) fn keep(&mut self, seq: Seq, event: &Arc<Event>) -> Queued {
+        self.window.put(seq, event);
+        Queued {
+            seq,
+            lane: event.lane.clone(),
+            order: event.order.clone(),
+            received: event.received,
+            replays: 0,
+            attempts: 0,
+            refused: 0,
+            first_attempt: None,
+            due: None,
+        }
     }
 
     /// Events that are durably pending again, in the order of their seqs, as the engine needs them.
@@ -194,6 +202,7 @@ impl Delivery {
         match request {
             Request::Dispatch(dispatch) => self.dispatch(dispatch),
             Request::Live(dispatch) => {
+                self.metrics.waited_for(&dispatch.split);
                 let (cancel, cancelled) = oneshot::channel();
                 self.cancels.insert(dispatch.ticket, cancel);
                 self.calls.go(dispatch, Arc::clone(&self.deliver), cancelled, &mut self.work);
@@ -224,6 +233,7 @@ impl Delivery {
         if dispatch.replays == 0 {
             self.metrics.waited(dispatch.wait, dispatch.quiet);
         }
+        self.metrics.waited_for(&dispatch.split);
         let kept = self.window.take(dispatch.seq);
         let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
         let (cancel, cancelled) = oneshot::channel();
@@ -236,10 +246,10 @@ impl Delivery {
             };
             let event = match event {
                 Ok(event) => event,
-                Err(attempt) => return Done::Attempt(ticket, seq, attempt, None),
+                Err(attempt) => return Done::Attempt(ticket, seq, attempt, dispatch.split, None),
             };
             let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
-            Done::Attempt(ticket, seq, attempt, Some(event))
+            Done::Attempt(ticket, seq, attempt, dispatch.split, Some(event))
         });
     }
 
@@ -271,7 +281,7 @@ impl Delivery {
     /// Tells the engine what ended.
     pub(super) fn tell(&mut self, done: Done, engine: &mut Engine, now: Now) {
         match done {
-            Done::Attempt(ticket, seq, mut attempt, event) => {
+            Done::Attempt(ticket, seq, mut attempt, waited, event) => {
                 self.cancels.remove(&ticket);
                 let ending = outcome::ending(&attempt);
                 if let Some(event) = &event
@@ -285,8 +295,8 @@ impl Delivery {
                 }
                 // Of an event that could not be read the source is not known either.
                 let source = event.as_ref().map_or_else(Arc::default, |event| Arc::clone(&event.source));
-                let event = event.map(|event| (event.id, event.lane.group.clone()));
-                self.ended.insert(seq, Ended { note: outcome::note(&attempt), source, event });
+                let event = event.map(|event| (event.id, event.lane.group.clone(), event.trace));
+                self.ended.insert(seq, Ended { note: outcome::note(&attempt, waited), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
             }
             Done::Live(None) => {}
@@ -346,13 +356,18 @@ impl Delivery {
         }
         let ended = self.ended.remove(&settle.seq);
         let followed = self.told_replay(settle, ended.is_some());
-        let (source, event) =
+        let (mut source, mut event) =
             ended.map_or_else(|| (followed.unwrap_or_default(), None), |ended| (ended.source, ended.event));
+        // One that a person ended had no attempt now that would say whose it is.
+        if let Some(ending) = self.removals.ended(settle.seq) {
+            (source, event) = (ending.source, Some((ending.id, ending.group, None)));
+        }
         match &settle.verdict {
             engine::Verdict::Delivered => self.counters(&source).delivered(),
             engine::Verdict::Dead(reason) => {
-                let (id, group) = event.map(|(id, group)| (id.to_string(), group.to_string())).unwrap_or_default();
-                tracing::warn!(id, group, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
+                let trace_id = event.as_ref().and_then(|(_, _, trace)| trace.map(Trace::id_text));
+                let (id, group) = event.map(|(id, group, _)| (id.to_string(), group.to_string())).unwrap_or_default();
+                tracing::warn!(id, group, trace_id, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
                 self.counters(&source).dead();
             }
             engine::Verdict::Discarded => self.counters(&source).discarded(),
@@ -399,7 +414,7 @@ fn job(event: &Arc<Event>, dispatch: &Dispatch) -> Job {
         replays: dispatch.replays,
         will_retry: dispatch.will_retry,
         wait: dispatch.wait,
-        wait_reason: dispatch.reason.as_str().into(),
+        waited: dispatch.split.clone(),
         ..Job::new(Arc::clone(event))
     }
 }

@@ -3,20 +3,25 @@
 //! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
+pub mod alerts;
 mod append;
 pub mod budget;
 mod command;
 mod delivery;
+pub mod job;
 pub mod live;
 mod outcome;
 pub mod policy;
 mod recover;
 pub mod rejections;
+mod release;
+pub mod removal;
 pub mod replay;
 mod requeue;
 mod run;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod upstream;
 mod watch;
 
@@ -28,21 +33,28 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, Policy, Rate, Slots, Sort};
+pub use crate::engine::{BreakerState, GroupView, Held, Policy, Rate, Removal, Slots, Sort, Survey};
 use crate::engine::{Engine, Settings};
-use crate::event::{Event, EventId, Group, Mono, Now, Seq};
+use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
+use crate::spans::Recorder;
 use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
 
+pub use alerts::{Alert, Alerts, Tested};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
+use job::Jobs;
+pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
+use release::Release;
+pub use release::Unreleased;
+pub use removal::{Removed, Target};
 use replay::Replays;
 pub use requeue::{NotReplayed, Replayed};
 pub use run::Driver;
@@ -64,14 +76,24 @@ const STALLED_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 /// A verified event on its way into the store, and who waits for the answer.
 struct Submission {
     event: Arc<Event>,
-    reply: oneshot::Sender<Result<Seq, Shed>>,
+    reply: oneshot::Sender<Result<Stored, Shed>>,
     /// Given back when the event is stored or refused, not when its sender stops waiting.
     _charge: Charge,
+}
+
+/// An event that is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its place.
+    pub seq: Seq,
+    /// The event that it repeats, for which it was stored as suppressed.
+    pub duplicate_of: Option<EventId>,
 }
 
 enum Fact {
     Submitted(Submission),
     Requeue(requeue::Requeue),
+    Release(Release),
     Command(Box<Command>),
     Stop,
 }
@@ -139,6 +161,8 @@ pub struct SourceInfo {
     pub key: Option<String>,
     /// Whether the signature covers every place that the rule reads.
     pub key_signed: bool,
+    /// When each of its secrets ends, in the order in which metrics count them.
+    pub secrets: Vec<Option<Wall>>,
 }
 
 struct Shared {
@@ -151,9 +175,12 @@ struct Shared {
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
     replays: Arc<Replays>,
+    jobs: Jobs,
+    alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
     started: Now,
+    spans: Arc<Recorder>,
 }
 
 /// What every other part holds of the driver.
@@ -194,9 +221,11 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
     let replays = Replays::open(parts.notebook.beside("replays.json"), started.mono)?;
+    let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
+    let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
     let shared = Arc::new(Shared {
         store: parts.store,
         clock: parts.clock,
@@ -206,12 +235,14 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
         replays,
+        jobs,
+        alerts: Alerts::default(),
         anybody: Group::fallback(),
         started,
+        spans,
     });
-    let weak = facts.downgrade();
-    let driver =
-        Driver::new((receiver, called, weak), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    let channels = (receiver, called, facts.downgrade());
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -251,7 +282,7 @@ impl Handle {
     ///
     /// # Errors
     /// Why it was not stored. With anything but [`Shed::TooSlow`], nothing of it was kept.
-    pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Seq, Shed> {
+    pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Stored, Shed> {
         self.shared.store.admits(&event.lane.group)?;
         let (reply, answer) = oneshot::channel();
         let submission = Fact::Submitted(Submission { event, reply, _charge: charge });
@@ -261,6 +292,18 @@ impl Handle {
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(Shed::Draining),
         }
         answer.await.unwrap_or(Err(Shed::Draining))
+    }
+
+    /// Lets a suppressed event go to the upstream after all: it goes to the end of its lane like one that was just accepted. Resolves
+    /// when that is durable (I7), with its place.
+    ///
+    /// # Errors
+    /// Why it was not released.
+    pub async fn release(&self, id: EventId) -> Result<Seq, Unreleased> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.facts.send(Fact::Release(Release { id, reply })).await;
+        sent.map_err(|_| Unreleased::Draining)?;
+        answer.await.unwrap_or(Err(Unreleased::Draining))
     }
 
     /// Has a live request answered by the upstream, by `deadline`. Dropping the future means that nobody waits any more: the request
@@ -322,6 +365,15 @@ impl Handle {
         self.ask(|reply| Command::ShowBacklog(top, reply)).await
     }
 
+    /// Everything that waits at one look, for alerts: a group is late when its oldest event is older than `late`. Also the time that the
+    /// driver took for it.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn survey(&self, late: std::time::Duration) -> Result<(Survey, std::time::Duration), Ended> {
+        self.ask(|reply| Command::Survey(late, reply)).await
+    }
+
     /// One group, active or not.
     ///
     /// # Errors
@@ -361,6 +413,22 @@ impl Handle {
     /// The driver has ended.
     pub async fn cancel(&self, group: Group) -> Result<usize, Ended> {
         self.ask(|reply| Command::Cancel(group, reply)).await
+    }
+
+    /// What events and live requests of all groups waited for that got their lease in the last minute.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn waited(&self) -> Result<WaitSplit, Ended> {
+        self.ask(Command::Waited).await
+    }
+
+    /// Order keys of a group whose head waits for a further attempt, or is one: those that have waited longest, and how many there are.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn held(&self, group: Group, limit: usize) -> Result<(Vec<Held>, usize), Ended> {
+        self.ask(|reply| Command::Held(group, limit, reply)).await
     }
 
     /// The upstream as a whole.
@@ -463,10 +531,22 @@ impl Handle {
         &self.shared.rejections
     }
 
+    /// What fires, what fired, and by which settings.
+    #[must_use]
+    pub fn alerts(&self) -> &Alerts {
+        &self.shared.alerts
+    }
+
     /// The metrics that all parts count in.
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
+    }
+
+    /// Where spans go.
+    #[must_use]
+    pub fn spans(&self) -> &Arc<Recorder> {
+        &self.shared.spans
     }
 
     /// The clock that all parts share.

@@ -1,7 +1,6 @@
 //! Ended events on their way back into their lanes: single ones that a person asks for, and the batches of replays.
 //!
-//! They are made pending by the store in the step in which appends are ([`Appends`](super::append::Appends)), so the engine hears of both
-//! in the order of their commits.
+//! They go the way of appends ([`Appends`](super::append::Appends)), so the engine hears of both in the order of their commits.
 
 use std::sync::Arc;
 
@@ -18,6 +17,14 @@ pub(super) struct Requeue {
     /// Whose replay it is; `None` for an event that a person asked for by itself.
     pub(super) tracker: Option<Arc<Tracker>>,
     pub(super) reply: oneshot::Sender<Result<Vec<Option<Pending>>, Error>>,
+}
+
+impl Requeue {
+    pub(super) fn answer(self, answer: Result<Vec<Option<Pending>>, Error>) {
+        if self.reply.send(answer).is_err() {
+            tracing::debug!("whoever asked for a replay has gone");
+        }
+    }
 }
 
 /// Why an event is not replayed.

@@ -13,24 +13,26 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, Sleep};
 
-use super::append::{Appends, Entered, Requeued};
+use super::append::Appends;
 use super::command::Command;
 use super::delivery::Delivery;
+use super::job::{self, Job};
 use super::live::Call;
 use super::policy::PolicyTable;
-use super::replay::{Job, Out, Tracker, Work};
+use super::replay::{Out, Replay, Tracker, Work};
+use super::traced::traced;
 use super::upstream::UpstreamTable;
 use super::{Fact, Shared, recover, replay};
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, Engine, Was};
-use crate::event::{Event, Mono, Now};
+use crate::event::{Mono, Now};
 use crate::store::{Error, Status};
 
 /// How often gauges are set, expired changes end and the beat is shown when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A retry that could go and is this late is one too many.
-const OVERDUE: Duration = Duration::from_secs(10);
+pub(super) const OVERDUE: Duration = Duration::from_secs(10);
 
 /// Facts and completions taken in one turn, so that neither keeps the other waiting.
 const TURN_MAX: usize = 1_000;
@@ -44,8 +46,9 @@ pub struct Driver {
     pub(super) upstream: UpstreamTable,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
-    /// For the replays' tasks, which have events requeued.
-    requeuers: mpsc::WeakSender<Fact>,
+    /// For jobs and replays, which ask like everybody else.
+    asking: mpsc::WeakSender<Fact>,
+    jobs: JoinSet<()>,
     replays: JoinSet<()>,
     appends: Appends,
     stopping: bool,
@@ -53,16 +56,17 @@ pub struct Driver {
 
 impl Driver {
     pub(super) fn new(
-        (facts, calls, requeuers): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>, mpsc::WeakSender<Fact>),
+        (facts, calls, asking): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>, mpsc::WeakSender<Fact>),
         shared: Arc<Shared>,
         engine: Engine,
         (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
         deliver: Deliver,
     ) -> Self {
+        let deliver = traced(deliver, Arc::clone(&shared.spans));
         let delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        let replays = JoinSet::new();
+        let (jobs, replays) = (JoinSet::new(), JoinSet::new());
         Self {
             shared,
             engine,
@@ -71,7 +75,8 @@ impl Driver {
             delivery,
             facts,
             calls,
-            requeuers,
+            asking,
+            jobs,
             replays,
             appends,
             stopping: false,
@@ -95,7 +100,22 @@ impl Driver {
             }
             self.work_on(job);
         }
+        for job in self.shared.jobs.running() {
+            tracing::info!(
+                job = job.id,
+                group = job.group,
+                done = job.done,
+                total = job.total,
+                "a job from before goes on"
+            );
+            self.begin(job);
+        }
         Ok(())
+    }
+
+    /// A job that is written down is worked on from now on.
+    pub(super) fn begin(&mut self, job: Job) {
+        self.jobs.spawn(job::work(job, self.asking.clone(), Arc::clone(&self.shared)));
     }
 
     /// Runs until it is told to stop, everything submitted before is answered, and what was in flight has ended and is settled.
@@ -144,7 +164,8 @@ impl Driver {
         for fact in facts.drain(..) {
             match fact {
                 Fact::Submitted(submission) => self.appends.gather(submission),
-                Fact::Requeue(requeue) => self.appends.requeue(requeue),
+                Fact::Requeue(requeue) => self.appends.gather_requeue(requeue),
+                Fact::Release(release) => self.appends.gather_release(release),
                 Fact::Command(command) => self.obey(*command, now),
                 Fact::Stop => self.stopping = true,
             }
@@ -162,24 +183,16 @@ impl Driver {
     }
 
     fn execute(&mut self, now: Now) {
-        self.appends.start(now.mono);
+        self.appends.start(now);
         while let Some(request) = self.engine.poll_request(now) {
             self.delivery.begin(request);
         }
     }
 
     /// The batch is durable, or was refused: only now are its senders answered, and only now may it be delivered (I7).
-    fn appended(&mut self, result: super::append::Appended) {
+    fn appended(&mut self, result: super::append::Finished) {
         let now = self.shared.clock.now();
-        let count = |event: &Event| self.delivery.accepted(event);
-        let Entered { accepted, requeued } = self.appends.answer(result, now.mono, count);
-        let mut queued = accepted.map(|(first, events)| self.delivery.keep(first, &events)).unwrap_or_default();
-        if let Some(Requeued { requeue, pending }) = requeued {
-            queued.extend(self.delivery.requeued(&requeue, &pending));
-            requeue.answer(Ok(pending));
-        }
-        // The store takes one before the other, and the engine is told in that order.
-        queued.sort_by_key(|event| event.seq);
+        let queued = self.appends.answer(result, &mut self.delivery, now.mono);
         if !queued.is_empty() {
             self.engine.on_appended(queued, now);
         }
@@ -195,6 +208,7 @@ impl Driver {
         while let Ok(fact) = self.facts.try_recv() {
             match fact {
                 Fact::Submitted(submission) => self.appends.gather(submission),
+                Fact::Release(release) => self.appends.gather_release(release),
                 // A replay that is not answered goes on after the next start.
                 Fact::Requeue(_) | Fact::Command(_) | Fact::Stop => {}
             }
@@ -213,16 +227,17 @@ impl Driver {
             self.apply_upstream(now);
         }
         self.delivery.watch.tick();
+        while self.jobs.try_join_next().is_some() {}
         self.show_sizes(now);
     }
 
     /// Has a task work on a replay.
-    pub(super) fn work_on(&mut self, job: Arc<Job>) {
+    pub(super) fn work_on(&mut self, job: Arc<Replay>) {
         let work = Work {
             replays: Arc::clone(&self.shared.replays),
             store: Arc::clone(&self.shared.store),
             clock: Arc::clone(&self.shared.clock),
-            facts: self.requeuers.clone(),
+            facts: self.asking.clone(),
         };
         self.replays.spawn(replay::run(job, work));
     }
@@ -280,7 +295,8 @@ impl Driver {
 
     /// Shows in the metrics what takes time in the number of groups; done when somebody asks, not every second.
     pub(super) fn show_backlog(&self, now: Now) {
-        self.shared.metrics.backlog(self.engine.ages(now.mono), self.engine.retries_overdue(OVERDUE));
+        let late = self.shared.alerts.settings().group_age;
+        self.shared.metrics.backlog(self.engine.ages(now.mono), late, self.engine.retries_overdue(OVERDUE));
     }
 
     fn obey(&mut self, command: Command, now: Now) {

@@ -24,10 +24,8 @@ pub(super) struct Ev {
     pub(super) replays: u32,
     /// It found its group within its head start.
     pub(super) quiet: bool,
-    /// It found others of its lane before it.
-    pub(super) behind: bool,
-    /// It waited for an earlier event of its order key.
-    pub(super) keyed: bool,
+    /// How long it waited for an earlier event of its order key; four bytes, for a million events are in memory.
+    pub(super) held_ms: u32,
     /// The store has it as retrying.
     pub(super) retrying: bool,
 }
@@ -45,8 +43,7 @@ impl Ev {
             held_from: None,
             replays: 0,
             quiet: false,
-            behind: true,
-            keyed: false,
+            held_ms: 0,
             retrying: false,
         }
     }
@@ -69,6 +66,12 @@ impl Ev {
     /// Whether it is a replay (R6).
     pub(super) fn is_replay(&self) -> bool {
         self.replays > 0
+    }
+
+    /// The event before it with its order key has ended: it may go from now on.
+    pub(super) fn freed(self, now: Mono) -> Self {
+        let held = since_line(self.since, now).as_millis();
+        Self { held_ms: u32::try_from(held).unwrap_or(u32::MAX), ..self }
     }
 
     /// How long ago its first attempt began.

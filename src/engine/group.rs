@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::breaker::{OfGroup, Upstream};
+use super::breaker::OfGroup;
 use super::counts::Counts;
 use super::field::Class;
 use super::inside::{Inside, Kind};
@@ -11,10 +11,10 @@ use super::ledger::Ledger;
 use super::live::Calls;
 use super::price::Ewma;
 use super::rate::Gcra;
-use super::request::WaitReason;
 use super::stats::LastSecond;
 use super::tags::{Tag, Turn, Weight};
-use super::{Policy, Settings};
+use super::wait::Stops;
+use super::{Policy, Settings, Upstream};
 use crate::event::{Group, Mono};
 
 /// Where a group stands. It is in the field when and only when it is ready (I2).
@@ -28,21 +28,6 @@ pub(super) enum Standing {
     Broken,
     RetryAfter,
     RetrySlots,
-}
-
-impl Standing {
-    /// What an event waits for whose group stands here; `None` when it waits for its turn.
-    pub(super) fn reason(self) -> Option<WaitReason> {
-        match self {
-            Self::Idle | Self::Ready(_) => None,
-            Self::Capped => Some(WaitReason::Cap),
-            Self::Limited => Some(WaitReason::Rate),
-            Self::Paused => Some(WaitReason::Paused),
-            Self::Broken => Some(WaitReason::Breaker),
-            Self::RetryAfter => Some(WaitReason::RetryAfter),
-            Self::RetrySlots => Some(WaitReason::RetrySlots),
-        }
-    }
 }
 
 /// A group.
@@ -85,6 +70,8 @@ pub(super) struct GroupState {
     /// Attempts in flight that are longer than `slow_after`.
     pub(super) long: u32,
     pub(super) slow: bool,
+    /// The number of the outbreak in which an attempt of it ended quickly.
+    pub(super) quick: u64,
     pub(super) ended: LastSecond,
 
     /// Where its policy has a rate.
@@ -106,8 +93,8 @@ pub(super) struct GroupState {
 
     /// What people are told of it.
     pub(super) ledger: Ledger,
-    /// Why it did not run most recently, and until when.
-    pub(super) blocked: Option<(WaitReason, Mono)>,
+    /// What it stood still for.
+    pub(super) stops: Stops,
 }
 
 impl GroupState {
@@ -135,6 +122,7 @@ impl GroupState {
             estimate: Ewma::default(),
             long: 0,
             slow: false,
+            quick: 0,
             ended: LastSecond::default(),
             rate: None,
             held_until: Mono(0),
@@ -146,7 +134,7 @@ impl GroupState {
             charged_us: 0,
             served_us: 0,
             ledger: Ledger::default(),
-            blocked: None,
+            stops: Stops::default(),
         }
     }
 
@@ -227,11 +215,12 @@ impl GroupState {
 
     /// One attempt of an unsuspected group may always go; a second one only when the breaker is closed.
     pub(super) fn is_suspect(&self, settings: &Settings, upstream: &Upstream, now: Mono) -> bool {
-        self.in_flight() > 0 || upstream.suspects(&settings.breakers.upstream, self.failed, now)
+        self.in_flight() > 0 || upstream.breaker.suspects(&settings.breakers.upstream, self.failed, now)
     }
 
     fn class(&self, settings: &Settings, upstream: &Upstream, kind: Kind, now: Mono) -> Class {
         let suspect = self.is_suspect(settings, upstream, now);
+        let unknown = !upstream.outbreak.is_quick(self.quick);
         // The count of the last second is only needed by those that hold more than two.
         let ramp = self.in_flight() >= 2 && self.in_flight() >= 2 + self.ended.count(now);
         Class::default()
@@ -241,6 +230,7 @@ impl GroupState {
             .with(Class::REPLAY, matches!(kind, Kind::Replay | Kind::Either))
             .with(Class::SUSPECT, suspect)
             .with(Class::SIDE, suspect && self.side)
+            .with(Class::UNKNOWN, unknown)
     }
 }
 

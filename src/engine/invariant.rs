@@ -109,7 +109,9 @@ impl Engine {
 
     /// I3, I5: leases against counts and keys.
     fn leases_sound(&self) -> Result<(), String> {
-        let (mut keys, mut slow, mut retry, mut replay, mut events) = (std::collections::BTreeSet::new(), 0, 0, 0, 0);
+        let mut keys = std::collections::BTreeSet::new();
+        let (mut slow, mut quick, mut retry, mut replay, mut events) = (0, 0, 0, 0, 0);
+        let outbreak = &self.upstream.outbreak;
         for (ticket, lease) in self.leases.iter() {
             if let Some((lid, ev)) = lease.work.event() {
                 events += 1;
@@ -120,12 +122,15 @@ impl Engine {
                     format!("I3: two leases of one order key, {:?}", ev.order)
                 })?;
             }
-            slow += u32::from(self.groups.get(lease.gid).is_some_and(|group| group.slow));
+            let group = self.groups.get(lease.gid);
+            slow += u32::from(group.is_some_and(|group| group.slow));
+            quick += u32::from(group.is_some_and(|group| outbreak.is_quick(group.quick)));
             retry += u32::from(lease.retry);
             replay += u32::from(lease.replay);
         }
-        let counted = (self.leases.slow, self.leases.retry, self.leases.replay, self.counts.in_flight);
-        let found = (slow, retry, replay, events);
+        let (leases, counts) = (&self.leases, &self.counts);
+        let counted = (leases.slow, outbreak.quick, leases.retry, leases.replay, counts.in_flight);
+        let found = (slow, quick, retry, replay, events);
         ensure(counted == found, || format!("I5: counted {counted:?}, found {found:?}"))
     }
 

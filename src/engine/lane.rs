@@ -348,7 +348,7 @@ impl LaneState {
 
     /// What was read. `more` when the store has further ones behind the last; `known` are those that are under way, which a read may
     /// show as fresh when it was faster than the report of their settlement.
-    pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, known: Vec<Seq>, limits: Limits) {
+    pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, known: Vec<Seq>, limits: Limits, now: Mono) {
         if !known.is_empty() {
             self.rare.ahead.extend(known);
         }
@@ -371,7 +371,7 @@ impl LaneState {
             Load::Keys(from) => {
                 let events = events.into_iter().filter(|ev| !self.passes_by(ev.seq)).collect();
                 for head in self.rare.keys.found(from, events, seen, self.cursor) {
-                    self.take_head(head);
+                    self.take_head(head.freed(now));
                 }
             }
             Load::Replays(from) => self.replays_found(from, events, more, limits),
@@ -407,7 +407,6 @@ impl LaneState {
 
     /// An event whose order key is free may go.
     fn take_head(&mut self, head: Ev) {
-        let head = Ev { keyed: true, ..head };
         if head.is_replay() {
             self.rare.replays.push_back(head);
         } else {
@@ -474,9 +473,9 @@ impl LaneState {
     }
 
     /// The head of an order key has ended, durably.
-    pub(super) fn free_key(&mut self, key: &Group) {
+    pub(super) fn free_key(&mut self, key: &Group, now: Mono) {
         if let Some(next) = self.rare.keys.free(key, self.cursor) {
-            self.take_head(next);
+            self.take_head(next.freed(now));
         }
         if !self.unread_retries && !self.is_held() {
             self.blocked = false;
@@ -493,7 +492,10 @@ impl LaneState {
             list.remove(index)
         });
         if found.is_none() {
-            if let Some(key) = self.rare.keys.key_behind(seq) {
+            if self.rare.keys.behind() > 0
+                && seq <= self.cursor
+                && let Some(key) = self.rare.keys.key_behind(seq)
+            {
                 self.rare.keys.remove_behind(&key, seq);
             }
             self.rare.gone.insert(seq, false);

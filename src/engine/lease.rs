@@ -7,12 +7,12 @@ use super::ev::Ev;
 use super::fact::{Ending, Removal, Scope};
 use super::live::Call;
 use super::price::price;
-use super::request::{BreakerState, Dispatch, Request, Settle, Ticket, Verdict, WaitReason};
+use super::request::{BreakerState, Dispatch, Request, Settle, Ticket, Verdict};
 use super::retry::{self, Next};
 use super::settle::After;
 use super::tags::{Tag, Weight};
 use super::{Charge, Engine, Settings, breaker, ev, micros};
-use crate::event::{Mono, Now, Wall};
+use crate::event::{Mono, Now, WaitSplit, Wall};
 
 /// A lease may outlive `timeout` by so much before it is cancelled, and as much again before it is taken back.
 const GRACE: Duration = Duration::from_secs(5);
@@ -56,14 +56,6 @@ impl Work {
             Self::Live(call) => ev::line(call.since),
         }
     }
-
-    /// Whether it found others of its lane before it; a live request, of its group's queue.
-    pub(super) fn behind(&self) -> bool {
-        match self {
-            Self::Event(_, ev) => ev.behind,
-            Self::Live(call) => call.behind,
-        }
-    }
 }
 
 /// The right to one attempt.
@@ -81,7 +73,8 @@ pub(super) struct Lease {
     /// It was let through to see whether the upstream is back.
     pub(super) probe: bool,
     pub(super) wait: Duration,
-    pub(super) reason: WaitReason,
+    /// What the wait was for, until the attempt is asked for.
+    pub(super) split: WaitSplit,
     /// It is longer than what is slow.
     long: bool,
     /// A person wants it to end.
@@ -108,7 +101,7 @@ impl Lease {
             replay: work.event().is_some_and(|(_, ev)| ev.is_replay() && !ev.retrying),
             probe: false,
             wait: ev::since_line(work.since(), now),
-            reason: WaitReason::None,
+            split: WaitSplit::default(),
             long: false,
             cancelled: false,
             overdue: false,
@@ -230,7 +223,7 @@ impl Engine {
             replays: ev.replays,
             will_retry: retry::will_retry(&self.settings.retry, ev, now),
             wait: lease.wait,
-            reason: lease.reason,
+            split: std::mem::take(&mut lease.split),
             quiet: ev.quiet && !lease.retry && !lease.replay,
             deadline: now.plus(self.settings.timeout),
         }));
@@ -328,6 +321,7 @@ impl Engine {
             group.slow = slow;
             if slow {
                 self.leases.slow += group.in_flight();
+                self.found_slow(gid);
             } else {
                 self.leases.slow = self.leases.slow.saturating_sub(group.in_flight());
             }
@@ -350,6 +344,8 @@ impl Engine {
         self.leases.replay -= u32::from(lease.replay);
         if let Some(group) = self.groups.get_mut(gid) {
             self.leases.slow -= u32::from(group.slow);
+            let outbreak = &mut self.upstream.outbreak;
+            outbreak.quick -= u32::from(outbreak.is_quick(group.quick));
             group.retry_in_flight -= u32::from(lease.retry);
             group.long -= u32::from(lease.long);
             group.served_us += cost;
@@ -361,6 +357,9 @@ impl Engine {
         }
         self.learn(&lease, ending, now.mono);
         self.judge_slow(gid);
+        if happened && self.groups.get(gid).is_some_and(|group| !group.slow) {
+            self.shows_quick(gid, took);
+        }
         let (work, said) = (lease.work, Said { removal: lease.removal, hold_max: lease.hold_max });
         match work {
             Work::Event(lid, ev) => {

@@ -56,8 +56,6 @@ pub(super) struct Call {
     pub(super) id: LiveId,
     pub(super) since: Mono,
     pub(super) deadline: Mono,
-    /// It found others of its group before it.
-    pub(super) behind: bool,
 }
 
 /// The live requests of one group.
@@ -146,8 +144,7 @@ impl Engine {
         self.live.last += 1;
         let id = LiveId(self.live.last);
         if let Some(group) = self.groups.get_mut(gid) {
-            let behind = !group.live.waiting.is_empty();
-            group.live.waiting.push_back(Call { id, since: now, deadline, behind });
+            group.live.waiting.push_back(Call { id, since: now, deadline });
         }
         self.live.places.insert(id, Place::Waiting(gid));
         self.live.deadlines.insert((deadline, id));
@@ -202,7 +199,7 @@ impl Engine {
             live: id,
             group: group.name.clone(),
             wait: lease.wait,
-            reason: lease.reason,
+            split: std::mem::take(&mut lease.split),
             timeout: call.deadline.since(now).min(self.settings.timeout),
         }));
         self.leases.set_timer(ticket, &self.settings, slow_after);
@@ -239,7 +236,7 @@ impl Engine {
         if self.upstream.paused {
             return Some(Unserved::Paused);
         }
-        match group.gates(&self.settings, breaker, Kind::Open, now) {
+        match group.gates(&self.settings, &self.upstream, Kind::Open, now) {
             (Standing::Paused, _) => return Some(Unserved::Paused),
             // Half-open: the one attempt that is under way may close it at any moment.
             (Standing::Broken, None) => return None,
@@ -247,7 +244,7 @@ impl Engine {
             _ => {}
         }
         let until = breaker.wake()?;
-        let waits = breaker.is_held(now) || group.is_suspect(&self.settings, breaker, now);
+        let waits = breaker.is_held(now) || group.is_suspect(&self.settings, &self.upstream, now);
         waits.then(|| Unserved::Broken(until.since(now)))
     }
 

@@ -25,9 +25,9 @@
 //! # The rules, and where they live
 //!
 //! R1 tags and turns: `tags`, `field`, `schedule` · R2 prices: `price`, `lease` · R3 head start: `schedule`, `dormant` · R4 caps and leases:
-//! `group`, `lease` · R4b slow groups and ramp: `group`, `field` · R5 policies: `command` · R6 fresh, retries, replays: `lane`, `inside` · R7 order:
+//! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane`, `inside` · R7 order:
 //! `order` · R8 breakers: `breaker` · R11 two levels: `schedule` · what follows an attempt: `retry` · senders that wait
-//! for an answer: `live` · I1–I9: `invariant`. An order key belongs to its
+//! for an answer: `live` · why an event waited: `wait` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
 //!
 //! # Bounds
@@ -56,6 +56,7 @@ mod ledger;
 mod live;
 mod notice;
 mod order;
+mod outbreak;
 mod price;
 mod rate;
 mod request;
@@ -67,9 +68,11 @@ mod settle;
 mod slab;
 mod snapshot;
 mod stats;
+mod survey;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -78,10 +81,11 @@ pub use fact::{Ending, Queued, Removal, RetryAfter, Scope, Was};
 pub use live::{LiveId, Unserved};
 pub use notice::Notice;
 pub use request::{
-    Batch, BreakerState, Dispatch, GroupView, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
-    Verdict, WaitReason,
+    Batch, BreakerState, Dispatch, GroupView, Held, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
+    Verdict,
 };
 pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
+pub use survey::{Found, Survey};
 
 use crate::event::{Group, Lane, Mono, Now, Wall};
 use counts::{Counts, Stage};
@@ -102,6 +106,7 @@ use settle::Outbox;
 use slab::Slab;
 use stats::Minute;
 use tags::{Heap, Places, Tag};
+use wait::{Conditions, RecentWaits};
 
 /// Gives a group its policy. Asked when the group becomes active and after [`Engine::set_policies`]; it should be quick.
 pub type Policies = Box<dyn Fn(&Group) -> Policy + Send>;
@@ -164,6 +169,8 @@ pub struct Engine {
     violations: u64,
     last_violation: Option<&'static str>,
     minute: Minute,
+    conditions: Conditions,
+    waited: RecentWaits,
 }
 
 impl std::fmt::Debug for Engine {
@@ -177,13 +184,12 @@ impl std::fmt::Debug for Engine {
 struct Upstream {
     breaker: breaker::Upstream,
     durations: Durations,
+    outbreak: outbreak::Outbreak,
     rate: Gcra,
     paused: bool,
     /// When a pick that was refused for time alone is worth another look.
     wake: Option<Mono>,
-    /// Why picks were refused most recently, and when.
-    blocked: Option<(WaitReason, Mono)>,
-    /// The step of the last pick with a breaker that was not closed.
+    /// The step of the last pick with a breaker that was not closed, or in an outbreak.
     unclosed: u64,
     /// The last answer and whose it was; the time that counts for [`Settings::order_max_hold`].
     answered: Option<(Mono, u32)>,
@@ -228,6 +234,8 @@ impl Engine {
             violations: 0,
             last_violation: None,
             minute: Minute::default(),
+            conditions: Conditions::default(),
+            waited: RecentWaits::default(),
         }
     }
 
@@ -282,7 +290,7 @@ impl Engine {
         let known = events.iter().filter(|ev| under_way(ev)).map(|ev| ev.seq).collect();
         let limits = self.limits();
         if let Some(lane) = self.lanes.get_mut(lid) {
-            lane.loaded(events, more, known, limits);
+            lane.loaded(events, more, known, limits, now.mono);
         }
         self.touch(lid, now.mono);
     }
@@ -307,6 +315,7 @@ impl Engine {
             self.wakes.remove(&mut self.wake_places, gid);
             self.refresh(gid, now.mono);
         }
+        self.outbreak_timer(now.mono);
         self.lease_timers(now);
         self.live_timers(now.mono);
         self.fall_due(now.mono);
@@ -343,6 +352,7 @@ impl Engine {
             self.retries.wake(),
             self.outbox.wake(),
             self.reloads.front().map(|(at, _)| *at),
+            self.upstream.outbreak.until(),
             upstream,
         ];
         times.into_iter().flatten().min()
@@ -352,6 +362,7 @@ impl Engine {
 
     /// Takes over the time of a call, which may be a little older than one before (I8), and pays a step's part of the housekeeping.
     fn tick(&mut self, now: Now) -> Now {
+        self.note_condition(now.mono);
         self.now = self.now.max(now.mono);
         self.dormant.sweep(self.moment());
         Now { mono: self.now, wall: now.wall }
@@ -436,7 +447,7 @@ impl Engine {
         }
     }
 
-    /// Counts the event, and says whether it finds its group within its head start, and its lane empty.
+    /// Counts the event, and says whether it finds its group within its head start.
     fn note_arrival(&mut self, gid: u32, lid: u32, ev: &mut Ev, now: Mono) {
         let guess = self.upstream.durations.guess_us();
         let (Some(group), Some(lane)) = (self.groups.get_mut(gid), self.lanes.get(lid)) else { return };
@@ -446,12 +457,12 @@ impl Engine {
         if let Some(stats) = &mut group.ledger.stats {
             stats.minute.arrived(now);
         }
+        self.minute.arrived(now);
         group.ledger.accepted += u64::from(!ev.is_replay());
         let price = price::price(&self.settings, lane.estimate.micros().unwrap_or(guess));
         let ahead = Tag::of(price.saturating_mul(group.counts.queued), group.weight);
         let start = group.tag.max(self.v.minus(schedule::burst(&self.settings, group.weight)));
         ev.quiet = start.plus(ahead) <= self.v;
-        ev.behind = lane.counts.total() > 0;
     }
 
     /// An invariant does not hold: wrong in a test, counted in service.

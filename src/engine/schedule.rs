@@ -9,18 +9,16 @@ use super::group::Standing;
 use super::lease::{Lease, Work};
 use super::live::Call;
 use super::price::price;
-use super::request::{BreakerState, Settle, Ticket, Verdict, WaitReason};
+use super::request::{BreakerState, Settle, Ticket, Verdict};
 use super::settle::After;
 use super::tags::{Tag, Turn, Weight};
+use super::wait::Cause;
 use super::{Engine, LOADS_MAX, Settings, micros};
 use crate::event::{Mono, Now};
 
 /// While the upstream recovers, an attempt older than this does not count against the few slots: one that hangs must not
 /// keep everybody out.
-const SLOW_START_PATIENCE: Duration = Duration::from_secs(1);
-
-/// A shorter wait than this was none.
-const NO_WAIT: Duration = Duration::from_millis(1);
+pub(super) const SLOW_START_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest that a group's wake-up is put off, so that groups whose tokens come at once do not all come at once.
 const WAKE_JITTER: Duration = Duration::from_millis(50);
@@ -58,7 +56,7 @@ impl Engine {
     /// Puts a group where it belongs: into the field, or out of it with a time to look again.
     pub(super) fn refresh(&mut self, gid: u32, now: Mono) {
         let Some(group) = self.groups.get_mut(gid) else { return };
-        let (standing, wake) = group.stand(&self.settings, &self.upstream.breaker, now);
+        let (standing, wake) = group.stand(&self.settings, &self.upstream, now);
         let was = std::mem::replace(&mut group.standing, standing);
         if let (Standing::Ready(old), true) = (was, was != standing) {
             self.field.remove(old, gid);
@@ -70,13 +68,11 @@ impl Engine {
                 self.step += 1;
                 group.since = self.step;
                 group.gated = false;
-                if let Some(reason) = was.reason() {
-                    group.blocked = Some((reason, now));
-                }
             }
             group.gated |= class.is_gated();
             self.field.set(class, group.turn(), gid);
         }
+        group.stops.note(Cause::of(standing, group.counts.queued > 0), now);
         match wake {
             Some(at) => {
                 let jitter = if standing == Standing::Limited { self.rng.part_of(WAKE_JITTER) } else { Duration::ZERO };
@@ -98,9 +94,8 @@ impl Engine {
             self.rest();
             return false;
         }
-        if let Some((reason, wake)) = self.closed(now.mono) {
+        if let Some(wake) = self.closed(now.mono) {
             self.upstream.wake = wake;
-            self.upstream.blocked = Some((reason, now.mono));
             return false;
         }
         if self.free_slots(now.mono) == 0 {
@@ -108,14 +103,11 @@ impl Engine {
         }
         let Some((class, gid)) = self.pick() else {
             self.upstream.wake = self.upstream.breaker.wake();
-            if self.upstream.wake.is_some() {
-                self.upstream.blocked = Some((WaitReason::Breaker, now.mono));
-            }
             return false;
         };
         // Ramp, suspicion and slowness change with time and the upstream's median: one who was at the head may have to move.
         let Some(group) = self.groups.get(gid) else { return false };
-        if group.stand(&self.settings, &self.upstream.breaker, now.mono).0 != Standing::Ready(class) {
+        if group.stand(&self.settings, &self.upstream, now.mono).0 != Standing::Ready(class) {
             self.refresh(gid, now.mono);
             return true;
         }
@@ -130,16 +122,16 @@ impl Engine {
     }
 
     /// Whether the upstream as a whole takes nothing now, and when that is over.
-    fn closed(&mut self, now: Mono) -> Option<(WaitReason, Option<Mono>)> {
+    fn closed(&mut self, now: Mono) -> Option<Option<Mono>> {
         self.upstream.breaker.tick(now);
         if self.upstream.paused {
-            return Some((WaitReason::Paused, None));
+            return Some(None);
         }
         if self.upstream.breaker.is_held(now) {
-            return Some((WaitReason::RetryAfter, self.upstream.breaker.wake()));
+            return Some(self.upstream.breaker.wake());
         }
         let at = self.settings.rate.and_then(|rate| self.upstream.rate.ready(rate, now).err())?;
-        Some((WaitReason::Rate, Some(at)))
+        Some(Some(at))
     }
 
     /// Slots that may be taken now. Fewer than there are while the upstream recovers (R8).
@@ -160,15 +152,20 @@ impl Engine {
         let slow = self.leases.slow < self.settings.slow_slots();
         let ramp = (self.leases.len() as u32).saturating_mul(2) < self.settings.slots;
         let (retry, replay) = self.free_for_again();
+        let unknown = self.takes_unknown();
         let breaker = &self.upstream.breaker;
         let (closed, probe) = (breaker.is_closed(), breaker.may_probe());
-        if !closed {
+        if !closed || self.upstream.outbreak.is_on() {
             self.upstream.unclosed = self.step;
         }
         let gates = |class: Class, side: bool| {
             let passes = |bit: Class, open: bool| open || !class.has(bit);
             let trusted = closed || !class.has(Class::SUSPECT) || (probe && class.has(Class::SIDE) != side);
-            passes(Class::SLOW, slow) && passes(Class::RAMP, ramp) && class.has_slot(retry, replay) && trusted
+            passes(Class::SLOW, slow)
+                && passes(Class::RAMP, ramp)
+                && class.has_slot(retry, replay)
+                && passes(Class::UNKNOWN, unknown)
+                && trusted
         };
         let side = breaker.side;
         let found = self.field.first(|class| gates(class, side));
@@ -228,7 +225,8 @@ impl Engine {
         if lease.probe {
             self.upstream.breaker.probe();
         }
-        lease.reason = self.wait_reason(&lease, class);
+        lease.split = self.split_wait(&lease, now.mono);
+        self.waited.add(&lease.split, now.mono);
         self.enter_flight(&mut lease, now.mono);
         self.charge(&mut lease, cost);
         if let Some(rate) = self.settings.rate {
@@ -245,11 +243,14 @@ impl Engine {
                 && !lease.replay
             {
                 stats.waits.add(lease.wait);
+                stats.waited(&lease.split, now.mono);
             }
             if lease.probe {
                 group.side = self.upstream.breaker.side;
             }
             self.leases.slow += u32::from(group.slow);
+            let outbreak = &mut self.upstream.outbreak;
+            outbreak.quick += u32::from(outbreak.is_quick(group.quick));
             group.in_flight() <= group.cap(&self.settings)
         });
         if !cap_ok || self.leases.len() as u32 >= self.settings.slots {
@@ -311,28 +312,6 @@ impl Engine {
         } else {
             self.outbox.push(begun, After::Nothing);
             self.dispatch(ticket, now.mono);
-        }
-    }
-
-    /// What the event of a lease waited for, most recently.
-    fn wait_reason(&self, lease: &Lease, class: Class) -> WaitReason {
-        if lease.wait < NO_WAIT {
-            return WaitReason::None;
-        }
-        let since = lease.work.since();
-        let later = |blocked: Option<(WaitReason, Mono)>| {
-            blocked.filter(|(_, until)| super::ev::line(*until) > since).map(|(reason, until)| (until, reason))
-        };
-        let group = self.groups.get(lease.gid).and_then(|group| later(group.blocked));
-        if let Some((_, reason)) = group.max(later(self.upstream.blocked)) {
-            return reason;
-        }
-        match () {
-            () if lease.work.event().is_some_and(|(_, ev)| ev.keyed) => WaitReason::Order,
-            () if class.has(Class::SLOW) => WaitReason::Slow,
-            () if lease.replay => WaitReason::Replay,
-            () if lease.work.behind() => WaitReason::Lane,
-            () => WaitReason::Turn,
         }
     }
 }

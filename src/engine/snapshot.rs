@@ -5,19 +5,25 @@ use std::time::Duration;
 
 use super::field::Class;
 use super::group::{GroupState, Standing};
-use super::request::{BreakerState, GroupView, Slots, Sort, State, Totals};
+use super::request::{BreakerState, GroupView, Held, Slots, Sort, State, Totals};
 use super::stats::Minute;
 use super::{Engine, ev, lane};
-use crate::event::{Group, Mono};
+use crate::event::{Group, Mono, WaitSplit};
 
 /// A group's last minute; all zeros for one of very many that never had two events at a time.
 fn minute(group: &GroupState) -> Minute {
     group.ledger.stats.as_ref().map(|stats| stats.minute.clone()).unwrap_or_default()
 }
 
+/// What its events waited for in the last minute.
+fn by_reason(group: &GroupState, now: Mono) -> WaitSplit {
+    let recent = group.ledger.stats.as_ref().and_then(|stats| stats.by_reason.as_ref());
+    recent.map(|recent| recent.sum(now)).unwrap_or_default()
+}
+
 /// What is known of the events of a group that are in no lane: leased, or waiting for their time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Away {
+pub(super) struct Away {
     /// When the oldest of them was received, on the line.
     received: Option<i64>,
     /// When the next retry is due.
@@ -25,7 +31,7 @@ struct Away {
 }
 
 /// By group.
-type Elsewhere = HashMap<u32, Away>;
+pub(super) type Elsewhere = HashMap<u32, Away>;
 
 /// The earlier of two times, where there are any.
 fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
@@ -51,6 +57,13 @@ impl Engine {
         let limit = self.upstream.breaker.slow_start().unwrap_or(u32::MAX).min(self.settings.slots);
         let (slow, retry, replay) = (self.leases.slow, self.leases.retry, self.leases.replay);
         Slots { busy, slow, retry, replay, free: limit.saturating_sub(busy) }
+    }
+
+    /// What events and live requests of all groups waited for that got their lease in the last minute (in the last half minute at
+    /// least).
+    #[must_use]
+    pub fn waited(&self, now: Mono) -> WaitSplit {
+        self.waited.sum(now)
     }
 
     /// Where the upstream's breaker stands.
@@ -170,8 +183,34 @@ impl Engine {
         self.groups.iter().map(move |(gid, group)| self.oldest(gid, group, &elsewhere, now))
     }
 
+    /// Order keys of the group whose head has failed and goes again: the first `limit`, those that have waited longest first, and how
+    /// many there are. Takes time in the number of all retries in memory.
+    #[must_use]
+    pub fn held(&self, name: &Group, limit: usize, now: Mono) -> (Vec<Held>, usize) {
+        let Some(gid) = self.names.get(name).copied() else { return (Vec::new(), 0) };
+        let lane = |lid: u32| self.lanes.get(lid).filter(|lane| lane.group == gid);
+        let view = |lid: u32, ev: &ev::Ev, due: Option<Mono>| {
+            let (lane, key) = (lane(lid)?, ev.order.clone()?);
+            let due = due.map(|at| at.since(now)).filter(|left| !left.is_zero());
+            let since = ev::since_line(ev.first.unwrap_or(ev.received), now);
+            Some(Held { key, inner: lane.inner.clone(), seq: ev.seq, since, attempts: ev.attempts, due })
+        };
+        let waiting = self.retries.waiting().filter_map(|(at, lid, ev)| view(lid, ev, Some(at)));
+        let leased = self.leases.iter().filter(|(_, lease)| lease.retry).filter_map(|(_, lease)| lease.work.event());
+        let leased = leased.filter_map(|(lid, ev)| view(lid, ev, None));
+        let lanes = self.groups.get(gid).into_iter().flat_map(GroupState::lanes);
+        let due = lanes.filter_map(|lid| Some((lid, self.lanes.get(lid)?)));
+        let due = due.flat_map(|(lid, lane)| lane.runnable().filter(|ev| ev.retrying).map(move |ev| (lid, ev)));
+        let due = due.filter_map(|(lid, ev)| view(lid, ev, None));
+        let mut held: Vec<Held> = waiting.chain(leased).chain(due).collect();
+        held.sort_by(|one, other| other.since.cmp(&one.since).then(one.seq.cmp(&other.seq)));
+        let count = held.len();
+        held.truncate(limit);
+        (held, count)
+    }
+
     /// Of all groups, or of one.
-    fn elsewhere(&self, wanted: Option<u32>) -> Elsewhere {
+    pub(super) fn elsewhere(&self, wanted: Option<u32>) -> Elsewhere {
         let mut away = Elsewhere::new();
         let leased =
             self.leases.iter().filter_map(|(_, lease)| Some((lease.gid, lease.work.event()?.1.received, None)));
@@ -186,12 +225,12 @@ impl Engine {
     }
 
     /// When the next retry of the group is due that waits for its time, in memory or in the store.
-    fn next_due(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere) -> Option<Mono> {
+    pub(super) fn next_due(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere) -> Option<Mono> {
         let stored = group.lanes().filter_map(|lid| Some(self.lanes.get(lid)?.rare.missed?.1)).min();
         earlier(elsewhere.get(&gid).and_then(|away| away.due), stored)
     }
 
-    fn oldest(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere, now: Mono) -> Duration {
+    pub(super) fn oldest(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere, now: Mono) -> Duration {
         let lanes = group.lanes().filter_map(|lid| self.lanes.get(lid));
         let away = elsewhere.get(&gid).and_then(|away| away.received);
         let received = lanes.filter_map(lane::LaneState::oldest).chain(away).min();
@@ -203,7 +242,7 @@ impl Engine {
         group.lanes().filter_map(|lid| self.lanes.get(lid)).any(lane::LaneState::is_reading)
     }
 
-    fn view(&self, group: &GroupState, oldest: Duration, due: Option<Mono>, now: Mono) -> GroupView {
+    pub(super) fn view(&self, group: &GroupState, oldest: Duration, due: Option<Mono>, now: Mono) -> GroupView {
         let state = self.state(group);
         let minute = minute(group);
         let (arrival_rate, drain_rate) = (minute.arrival_rate(now), minute.drain_rate(now));
@@ -227,6 +266,7 @@ impl Engine {
             arrival_rate,
             drain_rate,
             wait_p99: group.ledger.stats.as_ref().and_then(|stats| stats.waits.p99()),
+            waited: by_reason(group, now),
             eta: (drain_rate > arrival_rate)
                 .then(|| Duration::try_from_secs_f64(pending as f64 / (drain_rate - arrival_rate)).ok())
                 .flatten(),
@@ -251,6 +291,7 @@ impl Engine {
             Standing::Idle => State::Idle,
             Standing::Ready(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
             Standing::Ready(class) if class.has(Class::SLOW) && slow_full => State::Slow,
+            Standing::Ready(class) if class.has(Class::UNKNOWN) && !self.takes_unknown() => State::Slow,
             Standing::Ready(class) if !class.has_slot(retry, replay) => State::RetrySlots,
             Standing::Ready(_) => State::Ready,
             Standing::Capped => State::Capped,
@@ -288,6 +329,9 @@ impl Engine {
                 format!("the upstream asked to wait (Retry-After), {} s more", left(held))
             }
             State::Held => "its events wait behind their order keys".into(),
+            State::Slow if !group.slow => {
+                "many groups turned slow at once, and it has not shown to be quick since".into()
+            }
             State::Slow => "slow groups hold all the slots they may".into(),
             State::RetrySlots => match group.standing {
                 Standing::Ready(class) if class.has(Class::REPLAY) => "replays hold all the slots they may".into(),

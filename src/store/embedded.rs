@@ -39,8 +39,8 @@ use self::writer::Request;
 use super::disk::{Disk, Real};
 use super::index::{ApplyError, Sizes};
 use super::{
-    BoxFuture, Durability, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story,
-    Usage,
+    Appended, BoxFuture, Durability, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention,
+    Settlement, Story, Usage,
 };
 use crate::clock::Clock;
 use crate::event::{Event, EventId, Group, Lane, Seq, Wall};
@@ -248,7 +248,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 }
 
 impl LaneStore for Embedded {
-    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Seq, Error>> {
+    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Appended, Error>> {
         self.ask(|reply| Request::Append { batch, reply })
     }
 

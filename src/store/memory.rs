@@ -35,7 +35,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::{
-    BoxFuture, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story, Usage,
+    Appended, BoxFuture, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story,
+    Usage,
 };
 use crate::clock::Clock;
 use crate::event::{Event, EventId, Group, Lane, Seq, Wall};
@@ -245,7 +246,7 @@ impl Memory {
 }
 
 impl LaneStore for Memory {
-    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Seq, Error>> {
+    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Appended, Error>> {
         Box::pin(self.call(Call::Append, |disk| disk.append(batch)))
     }
 

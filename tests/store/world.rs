@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairlane::clock::{Clock as _, TestClock};
-use fairlane::event::{Event, EventId, Group, KeySource, Lane, Seq, Wall};
+use fairlane::event::{Event, EventId, Group, KeySource, Lane, Seq, WaitSplit, Wall};
 use fairlane::store::embedded::{Embedded, Options, Settings};
 use fairlane::store::memory::Memory;
 use fairlane::store::{AttemptNote, Durability, LaneStore, Pending, Query, Retention, Settlement, Story, Verdict};
@@ -232,7 +232,7 @@ impl<S: Subject> World<S> {
     /// Appends a batch; its seqs.
     pub(crate) async fn append_batch(&mut self, batch: Vec<Arc<Event>>) -> Vec<Seq> {
         let count = batch.len() as u64;
-        let first = self.store().append(batch).await.unwrap();
+        let first = self.store().append(batch).await.unwrap().first;
         (0..count).map(|i| Seq(first.0 + i)).collect()
     }
 
@@ -314,6 +314,8 @@ pub(crate) fn event(number: u64, lane: &Lane, received: Wall) -> Event {
         lane: lane.clone(),
         key_source: KeySource::Rule { rule: "headers.x-shop".into(), signed: true },
         order: None,
+        fingerprint: None,
+        trace: None,
         verified: "shopify secret=0".into(),
         provider_event_id: Some(format!("evt-{number}").into()),
         event_type: Some("orders/create".into()),
@@ -338,5 +340,6 @@ pub(crate) fn note(number: u32, started: Wall) -> AttemptNote {
         error: "the upstream answered 503".into(),
         excerpt: Bytes::from_static(b"try later"),
         refused: number.is_multiple_of(2),
+        waited: WaitSplit::default(),
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::book::{Place, Standing};
 use super::filter::Filter;
-use super::{Job, Replays};
+use super::{Replay, Replays};
 use crate::clock::Clock;
 use crate::driver::Fact;
 use crate::driver::append::REQUEUE_MAX;
@@ -64,7 +64,7 @@ enum Step {
 }
 
 /// Works on a replay until it is over or the driver ends.
-pub(in crate::driver) async fn run(job: Arc<Job>, work: Work) {
+pub(in crate::driver) async fn run(job: Arc<Replay>, work: Work) {
     loop {
         let done = match step(&job, &*work.store).await {
             Ok(Step::Wait) => {
@@ -94,7 +94,7 @@ pub(in crate::driver) async fn run(job: Arc<Job>, work: Work) {
 }
 
 /// What is to be done next.
-async fn step(job: &Job, store: &dyn LaneStore) -> Result<Step, Error> {
+async fn step(job: &Replay, store: &dyn LaneStore) -> Result<Step, Error> {
     let (standing, place) = {
         let course = job.course.lock();
         (course.standing, course.place.clone())
@@ -146,7 +146,7 @@ impl Batch {
 
 /// One look for events to take.
 struct Look<'a> {
-    job: &'a Job,
+    job: &'a Replay,
     store: &'a dyn LaneStore,
     batch: Batch,
     place: Place,
@@ -240,7 +240,7 @@ impl Look<'_> {
 }
 
 /// Writes down what is about to happen, and has it happen. False when the driver has ended.
-async fn take(job: &Arc<Job>, work: &Work, batch: Batch, place: Place) -> Result<bool, String> {
+async fn take(job: &Arc<Replay>, work: &Work, batch: Batch, place: Place) -> Result<bool, String> {
     let records = batch.records;
     {
         let mut course = job.course.lock();
@@ -270,7 +270,7 @@ async fn take(job: &Arc<Job>, work: &Work, batch: Batch, place: Place) -> Result
 }
 
 /// Nothing more is taken: what is still in lanes of one that was cancelled is taken back, and the rest is waited for.
-async fn finish(job: &Job, work: &Work) -> Result<(), String> {
+async fn finish(job: &Replay, work: &Work) -> Result<(), String> {
     while job.tracker.len() > 0 {
         let Some(facts) = work.facts.upgrade() else { return Ok(()) };
         let (reply, answer) = oneshot::channel();

@@ -40,12 +40,12 @@ const NAMED_MAX: usize = 5;
 /// All replays that are known.
 pub(super) struct Replays {
     notebook: Notebook,
-    jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
+    jobs: Mutex<BTreeMap<u64, Arc<Replay>>>,
     writing: tokio::sync::Mutex<()>,
 }
 
 /// One replay.
-pub(super) struct Job {
+pub(super) struct Replay {
     terms: Terms,
     course: Mutex<Course>,
     tracker: Arc<Tracker>,
@@ -124,23 +124,23 @@ impl Replays {
         let jobs = noted.into_iter().map(|noted| {
             let number = noted.number;
             let (terms, course, tally) = noted.read()?;
-            Some((number, Arc::new(Job::new(terms, course, tally, now))))
+            Some((number, Arc::new(Replay::new(terms, course, tally, now))))
         });
         let jobs = jobs.collect::<Option<_>>().ok_or_else(|| wrong("a replay in it cannot be read"))?;
         Ok(Arc::new(Self { notebook, jobs: Mutex::new(jobs), writing: tokio::sync::Mutex::new(()) }))
     }
 
     /// Those that something is left to do for.
-    pub(super) fn unfinished(&self) -> Vec<Arc<Job>> {
+    pub(super) fn unfinished(&self) -> Vec<Arc<Replay>> {
         self.jobs.lock().values().filter(|job| !job.is_finished()).cloned().collect()
     }
 
-    fn get(&self, number: u64) -> Result<Arc<Job>, NoReplay> {
+    fn get(&self, number: u64) -> Result<Arc<Replay>, NoReplay> {
         self.jobs.lock().get(&number).cloned().ok_or(NoReplay::Unknown(number))
     }
 
     /// Takes up a new one.
-    fn add(&self, filter: Filter, upto: Seq, planned: u64, now: Now) -> Result<Arc<Job>, NoReplay> {
+    fn add(&self, filter: Filter, upto: Seq, planned: u64, now: Now) -> Result<Arc<Replay>, NoReplay> {
         let mut jobs = self.jobs.lock();
         if jobs.values().filter(|job| !job.standing().is_over()).count() >= UNFINISHED_MAX {
             return Err(NoReplay::TooMany);
@@ -154,7 +154,7 @@ impl Replays {
             out: Vec::new(),
             next: Vec::new(),
         };
-        let job = Arc::new(Job::new(terms, course, Tally::default(), now.mono));
+        let job = Arc::new(Replay::new(terms, course, Tally::default(), now.mono));
         jobs.insert(number, Arc::clone(&job));
         let over: Vec<u64> = jobs.iter().filter(|(_, job)| job.is_finished()).map(|(number, _)| *number).collect();
         for number in over.iter().take(over.len().saturating_sub(FINISHED_MAX)) {
@@ -180,7 +180,7 @@ impl Replays {
     }
 }
 
-impl Job {
+impl Replay {
     fn new(terms: Terms, course: Course, tally: Tally, now: Mono) -> Self {
         Self {
             terms,

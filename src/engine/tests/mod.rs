@@ -1,6 +1,7 @@
 //! The engine's rules (R1–R9, R11), each by a test that fails without it. `rig` is the world they run in, `model` its store;
 //! `tests/sim` runs the whole with faults and crashes.
 
+mod cold;
 mod cost;
 mod fair;
 mod live;
@@ -10,5 +11,6 @@ mod props;
 mod rig;
 mod rules;
 mod views;
+mod waits;
 
 use crate::{engine, event};

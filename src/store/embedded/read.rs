@@ -9,6 +9,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use super::core::Core;
+use super::marks;
 use crate::event::{Event, EventId, Lane, Seq, Wall};
 use crate::store::index::Index;
 use crate::store::log::Place;
@@ -269,6 +270,7 @@ pub(super) fn find(core: &Core, id: EventId) -> Result<Option<Story>, Error> {
 
 /// [`crate::store::LaneStore::usage`].
 pub(super) fn usage(core: &Core) -> Usage {
+    let (room, room_bytes) = (marks::room(core), marks::room_bytes(core));
     let measured = *core.measured.lock();
     let now = core.clock.now().wall;
     let state = core.state.lock();
@@ -279,5 +281,7 @@ pub(super) fn usage(core: &Core) -> Usage {
         bytes: core.segments.bytes() + measured.index_bytes,
         free: measured.free,
         oldest: state.sums.received.first().map(Wall),
+        room,
+        room_bytes,
     }
 }

@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::core::Core;
-use crate::event::{Event, Seq, Wall};
+use crate::event::{Event, EventId, Seq, Wall};
 use crate::store::log::Place;
 use crate::store::log::batch::HEADER_BYTES;
 use crate::store::record::{self, Copy, Settled, State as Standing};
+use crate::store::repeats::{Hash, Known};
 use crate::store::row::{Noted, Row};
 use crate::store::state::{Fetched, Settle, State, Step};
-use crate::store::{AttemptNote, Error, Pending, Settlement, Status, Verdict};
+use crate::store::{Appended, AttemptNote, Error, Pending, Repeat, Settlement, Status, Verdict};
 
 /// A batch that is being made for one place in the log.
 pub(super) struct Stage<'a> {
@@ -27,6 +28,8 @@ pub(super) struct Stage<'a> {
     pub(super) steps: Vec<Step>,
     /// Where events stand after what is staged already, and where they were born.
     changed: HashMap<u64, Changed>,
+    /// Fingerprints of what is staged already.
+    known: HashMap<Hash, Known>,
 }
 
 struct Changed {
@@ -60,7 +63,17 @@ impl<'a> Stage<'a> {
     pub(super) fn new(core: &'a Core, segment: u32, offset: u32, next_seq: u64, bytes: &'a mut Vec<u8>) -> Self {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
-        Self { core, segment, offset, next_seq, bytes, records: 0, steps: Vec::new(), changed: HashMap::new() }
+        Self {
+            core,
+            segment,
+            offset,
+            next_seq,
+            bytes,
+            records: 0,
+            steps: Vec::new(),
+            changed: HashMap::new(),
+            known: HashMap::new(),
+        }
     }
 
     /// Bytes of payload so far.
@@ -78,20 +91,67 @@ impl<'a> Stage<'a> {
         Ok(Place { segment: self.segment, offset, length })
     }
 
-    /// Stages the events of an append; the seq of the first.
-    pub(super) fn append(&mut self, events: &[Arc<Event>]) -> Result<Seq, Error> {
-        let first = Seq(self.next_seq);
+    /// Stages the events of an append; the seq of the first, and which are repeats.
+    pub(super) fn append(&mut self, events: &[Arc<Event>]) -> Result<Appended, Error> {
+        let mut appended = Appended::from(Seq(self.next_seq));
         for event in events {
             record::check(event).map_err(Error::Unavailable)?;
         }
-        for event in events {
-            self.core.learn_lane(&event.lane)?;
+        for (number, event) in events.iter().enumerate() {
             let seq = Seq(self.next_seq);
-            let place = self.frame(|out| record::put_accepted(out, seq, event))?;
+            match self.repeated(event)? {
+                Some(of) => {
+                    self.suppress(seq, event, of)?;
+                    appended.repeats.push(Repeat { number, of });
+                }
+                None => self.accept(seq, event)?,
+            }
             self.next_seq += 1;
-            self.steps.push(Step::Accept(Row::accepted(seq, event, place)));
         }
-        Ok(first)
+        Ok(appended)
+    }
+
+    fn accept(&mut self, seq: Seq, event: &Event) -> Result<(), Error> {
+        self.core.learn_lane(&event.lane)?;
+        let place = self.frame(|out| record::put_accepted(out, seq, event))?;
+        let known = Known::of(event);
+        self.known.extend(known);
+        self.steps.push(Step::Accept(Row::accepted(seq, event, place), known));
+        Ok(())
+    }
+
+    /// The event that this one repeats. The dead one was never delivered, so what repeats it is wanted.
+    fn repeated(&self, event: &Event) -> Result<Option<EventId>, Error> {
+        let Some(fingerprint) = &event.fingerprint else { return Ok(None) };
+        let known = match self.known.get(&fingerprint.hash) {
+            Some(known) => Some(*known),
+            None => self.core.known(&fingerprint.hash)?,
+        };
+        let Some(known) = known.filter(|known| known.covers(event.received)) else { return Ok(None) };
+        Ok((!self.core.is_dead(known.id)?).then_some(known.id))
+    }
+
+    /// A repeat has ended when it begins, and is written as what it is: one record, so that it can never be found pending.
+    fn suppress(&mut self, seq: Seq, event: &Event, of: EventId) -> Result<(), Error> {
+        let state = Standing {
+            status: Status::Suppressed,
+            due: None,
+            attempts: 0,
+            first_attempt: None,
+            interrupted: 0,
+            settled: Some(event.received),
+            replays: 0,
+            requeued: None,
+            bytes: record::weight(event),
+            reason: Box::default(),
+            refused: 0,
+            duplicate_of: Some(of),
+        };
+        let copy = Copy { seq, replaces: None, event, state: &state, notes: &[], births: &[] };
+        let place = self.frame(|out| record::put_copied(out, &copy))?;
+        self.changed.insert(seq.0, Changed { stand: Stand::Ended, births: Vec::new() });
+        self.steps.push(copied(seq, seq, event, state, false, Vec::new(), place, None));
+        Ok(())
     }
 
     /// Stages settlements; how many of them change nothing.
@@ -202,22 +262,20 @@ impl<'a> Stage<'a> {
             first_attempt: None,
             interrupted: 0,
             settled: Some(settlement.at),
-            replays: row.state.replays.saturating_add(1),
+            replays: row.state.replays.saturating_add(u32::from(row.status() != Status::Suppressed)),
             requeued: Some(settlement.at),
             bytes: row.state.bytes,
             reason: Box::default(),
             refused: 0,
+            duplicate_of: row.state.duplicate_of,
         };
         let seq = Seq(self.next_seq);
         self.next_seq += 1;
         self.changed.insert(row.seq.0, Changed { stand: Stand::Gone, births: Vec::new() });
         self.changed.insert(seq.0, Changed { stand: Stand::Pending, births: Vec::new() });
+        let pending = Row::of(seq, &event, row.place, state.clone()).pending();
         self.copy(seq, &row, &event, state, &notes, fetched)?;
-        let copy = self
-            .steps
-            .last()
-            .and_then(|step| if let Step::Copy { row, .. } = step { Some(row.pending()) } else { None });
-        Ok(copy)
+        Ok(Some(pending))
     }
 
     /// Stages the copy of an event into the present segment, so that older ones can go. False when it is gone.
@@ -314,6 +372,7 @@ pub(super) fn copied(
     place: Place,
     fetched: Fetched,
 ) -> Step {
+    let known = Known::of_copy(event, &state);
     let mut row = Row::of(seq, event, place, state);
     if noted {
         row.notes.push(place);
@@ -322,5 +381,5 @@ pub(super) fn copied(
     if was == seq {
         row.births.clone_from(&births);
     }
-    Step::Copy { row: Box::new(row), was, births, fetched }
+    Step::Copy { row: Box::new(row), was, births, known, fetched }
 }

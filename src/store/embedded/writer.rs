@@ -15,7 +15,7 @@ use crate::clock::Seldom;
 use crate::event::{Event, Mono, Seq, Wall};
 use crate::store::bucket::Bucket;
 use crate::store::log::{Log, WriteError};
-use crate::store::{Durability, Error, Pending, Settlement};
+use crate::store::{Appended, Durability, Error, Pending, Settlement};
 
 /// Events and settlements of one batch; above, latency grows and the throughput does not.
 const BATCH_ITEMS: usize = 1_000;
@@ -30,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(super) enum Request {
     Append {
         batch: Vec<Arc<Event>>,
-        reply: oneshot::Sender<Result<Seq, Error>>,
+        reply: oneshot::Sender<Result<Appended, Error>>,
     },
     Settle {
         batch: Vec<Settlement>,
@@ -114,7 +114,7 @@ impl Request {
 
 /// What a request will be told.
 enum Answer {
-    Seq(Seq),
+    Appended(Appended),
     Ignored(usize),
     Requeued(Vec<Option<Pending>>),
     Done,
@@ -122,7 +122,7 @@ enum Answer {
 
 fn answer(request: Request, answer: Answer) {
     match (request, answer) {
-        (Request::Append { reply, .. }, Answer::Seq(seq)) => drop(reply.send(Ok(seq))),
+        (Request::Append { reply, .. }, Answer::Appended(appended)) => drop(reply.send(Ok(appended))),
         (Request::Settle { reply, .. }, Answer::Ignored(ignored)) => drop(reply.send(Ok(ignored))),
         (Request::Requeue { reply, .. }, Answer::Requeued(pending)) => drop(reply.send(Ok(pending))),
         (Request::Copy { reply, .. } | Request::Gone { reply, .. }, Answer::Done) => drop(reply.try_send(Ok(()))),
@@ -378,7 +378,7 @@ impl Writer {
 
 fn stage_one(stage: &mut Stage<'_>, request: &Request) -> Result<Answer, Error> {
     match request {
-        Request::Append { batch, .. } => stage.append(batch).map(Answer::Seq),
+        Request::Append { batch, .. } => stage.append(batch).map(Answer::Appended),
         Request::Settle { batch, .. } => stage.settle(batch).map(Answer::Ignored),
         Request::Requeue { seqs, at, .. } => stage.requeue_all(seqs, *at).map(Answer::Requeued),
         Request::Copy { seqs, segment, .. } => {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::event::{Event, EventId, Lane, Seq, Wall};
 use crate::store::{
-    AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Retention, Settlement, Status, Story, Usage, Verdict,
+    Appended, AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Repeat, Retention, Settlement, Status,
+    Story, Usage, Verdict,
 };
 
 /// What an event stands on, apart from its own bytes: ids, times, numbers. It keeps empty events from being free.
@@ -32,6 +33,8 @@ pub(super) struct Disk {
     received: BTreeSet<(Wall, Seq)>,
     /// Ended events by the time at which their retention is over.
     ended: BTreeSet<(Wall, Seq)>,
+    /// By fingerprint, the event that repeats are known by, with the end of its window.
+    known: HashMap<[u8; 16], (EventId, Wall)>,
     bytes: u64,
     bytes_pending: u64,
 }
@@ -59,6 +62,7 @@ struct Entry {
     requeued: Option<Wall>,
     settled: Option<Wall>,
     notes: Vec<AttemptNote>,
+    duplicate_of: Option<EventId>,
 }
 
 enum Stage {
@@ -68,6 +72,7 @@ enum Stage {
     Delivered { at: Wall },
     Dead { at: Wall, reason: Box<str> },
     Discarded { at: Wall },
+    Suppressed { at: Wall },
 }
 
 impl Stage {
@@ -79,6 +84,7 @@ impl Stage {
             Self::Delivered { .. } => Status::Delivered,
             Self::Dead { .. } => Status::Dead,
             Self::Discarded { .. } => Status::Discarded,
+            Self::Suppressed { .. } => Status::Suppressed,
         }
     }
 
@@ -95,6 +101,7 @@ impl Stage {
             Self::Fresh | Self::Open | Self::Retrying { .. } => None,
             Self::Delivered { at } | Self::Discarded { at } => Some(at.plus(retention.delivered)),
             Self::Dead { at, .. } => Some(at.plus(retention.dead)),
+            Self::Suppressed { at } => Some(at.plus(retention.suppressed)),
         }
     }
 }
@@ -114,7 +121,15 @@ impl Entry {
             requeued: None,
             settled: None,
             notes: Vec::new(),
+            duplicate_of: None,
         }
+    }
+
+    /// It has ended as it begins: it repeats `of`.
+    fn suppress(&mut self, of: EventId) {
+        self.duplicate_of = Some(of);
+        self.settled = Some(self.event.received);
+        self.stage = Stage::Suppressed { at: self.event.received };
     }
 
     /// Whether `verdict` is about an event that stands where this one does.
@@ -149,7 +164,7 @@ impl Entry {
                 self.attempts = 0;
                 self.refused = 0;
                 self.first_attempt = None;
-                self.replays = self.replays.saturating_add(1);
+                self.replays = self.replays.saturating_add(u32::from(!matches!(self.stage, Stage::Suppressed { .. })));
                 self.requeued = Some(at);
                 Stage::Fresh
             }
@@ -185,6 +200,7 @@ impl Entry {
             seq,
             id: event.id,
             lane: event.lane.clone(),
+            order: event.order.clone(),
             key_source: event.key_source.clone(),
             source: Arc::clone(&event.source),
             received: event.received,
@@ -200,6 +216,8 @@ impl Entry {
             },
             body_bytes: u32::try_from(event.body.len()).unwrap_or(u32::MAX),
             replays: self.replays,
+            duplicate_of: self.duplicate_of,
+            trace: event.trace.map(|trace| trace.id),
         }
     }
 
@@ -227,6 +245,7 @@ impl Disk {
             open: BTreeSet::new(),
             received: BTreeSet::new(),
             ended: BTreeSet::new(),
+            known: HashMap::new(),
             bytes: 0,
             bytes_pending: 0,
         }
@@ -248,17 +267,38 @@ impl Disk {
         {
             self.take(seq);
         }
+        self.known.retain(|_, (_, until)| *until > now);
     }
 
-    pub(super) fn append(&mut self, batch: Vec<Arc<Event>>) -> Result<Seq, Error> {
-        let first = Seq(self.last + 1);
+    pub(super) fn append(&mut self, batch: Vec<Arc<Event>>) -> Result<Appended, Error> {
+        let mut appended = Appended::from(Seq(self.last + 1));
         let batch: Vec<Entry> = batch.into_iter().map(Entry::new).collect();
         self.make_room(batch.iter().map(|entry| u64::from(entry.bytes)).sum())?;
-        for entry in batch {
+        for (number, mut entry) in batch.into_iter().enumerate() {
+            if let Some(of) = self.repeated(&entry.event) {
+                appended.repeats.push(Repeat { number, of });
+                entry.suppress(of);
+            }
             let seq = self.next_seq();
             self.put(seq, entry);
         }
-        Ok(first)
+        Ok(appended)
+    }
+
+    /// The event that this one repeats; when it repeats none, repeats are known by it from now on.
+    fn repeated(&mut self, event: &Event) -> Option<EventId> {
+        let fingerprint = event.fingerprint?;
+        let dead = |id: &EventId| {
+            let entry = self.ids.get(id).and_then(|seq| self.entries.get(seq));
+            entry.is_some_and(|entry| matches!(entry.stage, Stage::Dead { .. }))
+        };
+        match self.known.get(&fingerprint.hash) {
+            Some((id, until)) if event.received < *until && !dead(id) => Some(*id),
+            _ => {
+                self.known.insert(fingerprint.hash, (event.id, event.received.plus(fingerprint.window)));
+                None
+            }
+        }
     }
 
     /// Gives up ended events until `more` bytes fit; none when that cannot help.
@@ -425,6 +465,8 @@ impl Disk {
             bytes: self.bytes,
             free: self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.bytes)),
             oldest: self.received.first().map(|&(received, _)| received),
+            room: Usage::UNLIMITED,
+            room_bytes: Usage::UNLIMITED,
         }
     }
 }

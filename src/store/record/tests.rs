@@ -39,11 +39,12 @@ fn key_sources() -> impl Strategy<Value = KeySource> {
 
 fn events() -> impl Strategy<Value = Event> {
     let names = (any::<[u8; 16]>(), any::<u64>(), texts(), groups(), option::of(groups()), key_sources());
-    let found = (option::of(groups()), texts(), option::of(texts()), option::of(texts()));
+    let marks = (option::of((any::<[u8; 16]>(), any::<u32>())), option::of(any::<([u8; 16], [u8; 8], u8)>()));
+    let found = (option::of(groups()), marks, texts(), option::of(texts()), option::of(texts()));
     let came = (0_usize..3, texts(), option::of(texts()), any::<IpAddr>(), any::<bool>(), headers(), any::<Vec<u8>>());
     (names, found, came).prop_map(|(names, found, came)| {
         let (id, received, source, group, inner, key_source) = names;
-        let (order, verified, provider_event_id, event_type) = found;
+        let (order, (fingerprint, trace), verified, provider_event_id, event_type) = found;
         let (method, target, forward, peer, https, headers, body) = came;
         Event {
             id: EventId(id),
@@ -52,6 +53,9 @@ fn events() -> impl Strategy<Value = Event> {
             lane: Lane { group, inner },
             key_source,
             order,
+            fingerprint: fingerprint
+                .map(|(hash, window)| Fingerprint { hash, window: Duration::from_micros(window.into()) }),
+            trace: trace.map(|(id, span, flags)| Trace { id, span, flags }),
             verified: verified.into(),
             provider_event_id: provider_event_id.map(Into::into),
             event_type: event_type.map(Into::into),
@@ -81,16 +85,36 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
 
 fn notes() -> impl Strategy<Value = AttemptNote> {
     let numbers = (any::<u32>(), any::<u64>(), any::<u64>(), 0_u32..1_000_000_000, option::of(any::<u16>()));
-    (numbers, texts(), texts(), any::<Vec<u8>>()).prop_map(|(numbers, outcome, error, excerpt)| AttemptNote {
-        number: numbers.0,
-        started: Wall(numbers.1),
-        took: Duration::new(numbers.2, numbers.3),
-        status: numbers.4,
-        outcome: outcome.into(),
-        error: error.into(),
-        excerpt: excerpt.into(),
-        refused: numbers.0 % 2 == 1,
+    let waited = vec((0..WaitReason::COUNT, any::<u32>()), 0..4);
+    (numbers, texts(), texts(), any::<Vec<u8>>(), waited).prop_map(|(numbers, outcome, error, excerpt, waited)| {
+        AttemptNote {
+            number: numbers.0,
+            started: Wall(numbers.1),
+            took: Duration::new(numbers.2, numbers.3),
+            status: numbers.4,
+            outcome: outcome.into(),
+            error: error.into(),
+            excerpt: excerpt.into(),
+            refused: numbers.0 % 2 == 1,
+            waited: waited
+                .into_iter()
+                .map(|(at, us)| (WaitReason::ALL[at], Duration::from_micros(us.into())))
+                .collect(),
+        }
     })
+}
+
+#[test]
+fn a_note_without_waits_is_written_as_before_they_were_split_and_unknown_marks_are_damage() {
+    let plain = AttemptNote {
+        waited: WaitSplit::default(),
+        ..notes().new_tree(&mut proptest::test_runner::TestRunner::deterministic()).expect("a note").current()
+    };
+    let mut bytes = Vec::new();
+    put_note(&mut bytes, &plain);
+    assert_eq!(bytes.last(), Some(&u8::from(plain.refused)));
+    *bytes.last_mut().expect("a byte") = 4;
+    assert!(read_note(&mut Reader::new(&bytes), Form::Present).is_err());
 }
 
 fn states() -> impl Strategy<Value = State> {
@@ -108,6 +132,7 @@ fn states() -> impl Strategy<Value = State> {
             bytes: attempts,
             reason: reason.into(),
             refused: attempts / 2,
+            duplicate_of: (attempts % 3 == 0).then_some(EventId([7; 16])),
         },
     )
 }
@@ -190,6 +215,33 @@ fn what_could_not_be_read_back_is_not_written() {
     assert!(check(&event).is_err(), "an empty key");
 }
 
+/// An event without what came later.
+fn plain_event() -> Event {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let event = events().new_tree(&mut runner).expect("an event").current();
+    Event { fingerprint: None, trace: None, body: Bytes::from_static(b"{}"), ..event }
+}
+
+/// Without the marks for fingerprint and trace, which stand before the body and its length.
+fn put_old_event(out: &mut Vec<u8>, event: &Event) {
+    put_event(out, event);
+    let at = out.len() - event.body.len() - 3;
+    assert_eq!(out.drain(at..at + 2).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[test]
+fn records_of_before_there_were_fingerprints_are_read_as_without_any() {
+    let event = plain_event();
+    let mut accepted = vec![1, 9];
+    put_old_event(&mut accepted, &event);
+    assert_eq!(decode(&accepted.into()), Ok(Record::Accepted { seq: Seq(9), event: event.clone() }));
+    // As below, and with no refusals counted in the state.
+    let mut copied = vec![6, 9, 0, 3, 1, 0xD0, 0x0F, 2, 1, 0xE8, 0x07, 0, 0, 0, 0xAC, 0x02, 0, 4, 0, 0];
+    put_old_event(&mut copied, &event);
+    let Ok(Record::Copied { state, event: read, .. }) = decode(&copied.into()) else { panic!("a copy") };
+    assert_eq!((read, state.refused, state.duplicate_of), (event, 4, None));
+}
+
 #[test]
 fn records_of_before_refusals_were_counted_are_read_as_without_any() {
     // Seq, time, `RetryAt`, a note, one birth.
@@ -205,6 +257,7 @@ fn records_of_before_refusals_were_counted_are_read_as_without_any() {
         error: "".into(),
         excerpt: Bytes::from_static(b"no"),
         refused: false,
+        waited: WaitSplit::default(),
     };
     let verdict = Verdict::RetryAt(Wall(2_000));
     let expected = Settled { seq: Seq(7), at: Wall(1_000), verdict, note: Some(note), births: vec![5] };
@@ -212,9 +265,8 @@ fn records_of_before_refusals_were_counted_are_read_as_without_any() {
 
     // Seq, no seq before, state, no births, no notes, the event.
     let mut copied = vec![3, 9, 0, 3, 1, 0xD0, 0x0F, 2, 1, 0xE8, 0x07, 0, 0, 0, 0xAC, 0x02, 0, 0, 0];
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let event = events().new_tree(&mut runner).expect("an event").current();
-    put_event(&mut copied, &event);
+    let event = plain_event();
+    put_old_event(&mut copied, &event);
     let Ok(Record::Copied { seq, state, event: read, .. }) = decode(&copied.into()) else { panic!("a copy") };
     assert_eq!((seq, read), (Seq(9), event));
     let due = (state.status, state.due, state.first_attempt);
