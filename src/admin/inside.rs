@@ -75,8 +75,8 @@ pub(super) async fn of(admin: &Admin, group: &Group) -> Result<Inside, Problem> 
 
 async fn shown(admin: &Admin, group: &Group, held: Held) -> Result<HeldJson, Problem> {
     // The newest of the group up to the head's place is the head, while it is pending.
-    let before = Some(Seq(held.seq.0.saturating_add(1)));
-    let head = Query { group: Some(group.clone()), before, limit: 1, ..Query::default() };
+    let behind = Some(Seq(held.seq.0.saturating_add(1)));
+    let head = Query { group: Some(group.clone()), behind, limit: 1, ..Query::default() };
     let record = admin.handle.events(head).await?.records.into_iter().find(|record| record.seq == held.seq);
     Ok(HeldJson {
         order: held.key.to_string(),

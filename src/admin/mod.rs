@@ -7,6 +7,7 @@ mod alerts;
 mod api;
 mod dedicated;
 mod expiry;
+mod export;
 mod groups;
 mod guard;
 mod inside;
@@ -14,6 +15,7 @@ mod name;
 mod problem;
 mod release;
 mod removal;
+mod replays;
 mod unseen;
 mod upstream;
 
@@ -147,9 +149,13 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/sources", get(api::sources))
         .route("/api/v1/events", get(api::events))
+        .route("/api/v1/events/export", get(export::events))
         .route("/api/v1/events/{id}", get(api::event))
         .route("/api/v1/events/{id}/body", get(api::body))
         .route("/api/v1/events/{id}/attempts", get(api::attempts))
+        .route("/api/v1/events/{id}/replay", post(replays::event))
+        .route("/api/v1/replays", get(replays::list).post(replays::create))
+        .route("/api/v1/replays/{id}", get(replays::one).patch(replays::patch).delete(replays::cancel))
         .route("/api/v1/events/{id}/skip", post(removal::skip))
         .route("/api/v1/events/{id}/discard", post(removal::discard))
         .route("/api/v1/events/{id}/release", post(release::release))

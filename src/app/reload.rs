@@ -170,7 +170,7 @@ impl Reloader {
             match (page.records.is_empty(), page.next) {
                 (false, _) => return Ok(true),
                 (true, None) => return Ok(false),
-                (true, next) => query.before = next,
+                (true, next) => query.behind = next,
             }
         }
     }

@@ -13,7 +13,6 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "upstream.urls",
     "upstream.health",
     "store.redis",
-    "replay.share",
     "tenant_pages.address",
     "tenant_pages.secret",
     "tenant_pages.base_url",
@@ -756,8 +755,12 @@ static RETENTION: Map = map(&[
 static SHUTDOWN: Map =
     map(&[field("drain", is("10s"), time(0, HOUR), "How long requests and attempts in flight may take to finish.")]);
 
-static REPLAY: Map =
-    map(&[field("share", is("0.1"), SHARE, "The share of a lane's turns that replays take at least.")]);
+static REPLAY: Map = map(&[field(
+    "share",
+    is("0.1"),
+    SHARE,
+    "The part of the slots that replays may hold together, at least one. In a lane with other events at least every 10th attempt is a replay.",
+)]);
 
 static LOG: Map = map(&[
     field("format", is("auto"), Kind::Choice(&["auto", "text", "json"]), "auto: text on a terminal, json elsewhere."),

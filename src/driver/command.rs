@@ -9,6 +9,7 @@ use super::newcomers::NewGroups;
 use super::job::Job;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::removal::{Removed, Target};
+use super::replay::{Replay, Tracker};
 use super::run::{Driver, OVERDUE};
 use super::traced::traced;
 use super::upstream::UpstreamChange;
@@ -51,6 +52,10 @@ pub(super) enum Command {
     ChangeUpstream(UpstreamChange, Expiry, oneshot::Sender<Result<(), String>>),
     /// Take such a change back; false when there is none.
     TakeBackUpstream(oneshot::Sender<Result<bool, String>>),
+    /// Work on this replay from now on.
+    Replay(Arc<Replay>, oneshot::Sender<()>),
+    /// Take back what a replay has in lanes.
+    Withdraw(Arc<Tracker>, oneshot::Sender<()>),
     /// Another configuration.
     Reload(Box<Settings>, FilePolicies, Deliver, oneshot::Sender<()>),
 }
@@ -64,6 +69,8 @@ pub struct UpstreamInfo {
     pub concurrency: u32,
     /// Attempts a time.
     pub rate: Option<Rate>,
+    /// Slots that replays may hold together.
+    pub replay_slots: u32,
     /// What a person changed.
     pub live: Option<Live<UpstreamChange>>,
     /// How it answered most recently.
@@ -122,6 +129,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 paused: driver.upstream.is_paused(),
                 concurrency: settings.slots,
                 rate: settings.rate,
+                replay_slots: settings.replay_slots(),
                 live: driver.upstream.live(),
                 last: driver.delivery.watch.last().clone(),
                 breaker: engine.breaker(),
@@ -141,6 +149,14 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             let taken = driver.upstream.take_back();
             driver.apply_upstream(now);
             answer(reply, taken);
+        }
+        Command::Replay(job, reply) => {
+            driver.work_on(job);
+            answer(reply, ());
+        }
+        Command::Withdraw(tracker, reply) => {
+            driver.withdraw(&tracker, now);
+            answer(reply, ());
         }
         Command::Reload(settings, file, deliver, reply) => {
             driver.admission.newcomers.set_limit(file.new_groups);

@@ -19,6 +19,8 @@ mod recover;
 pub mod rejections;
 mod release;
 pub mod removal;
+pub mod replay;
+mod requeue;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -62,6 +64,8 @@ pub use rejections::{Rejection, Rejections};
 use release::Release;
 pub use release::Unreleased;
 pub use removal::{Removed, Target};
+use replay::Replays;
+pub use requeue::{NotReplayed, Replayed};
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -99,6 +103,7 @@ pub struct Stored {
 
 enum Fact {
     Submitted(Submission),
+    Requeue(requeue::Requeue),
     Release(Release),
     Command(Box<Command>),
     Stop,
@@ -197,6 +202,7 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    replays: Arc<Replays>,
     jobs: Jobs,
     alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
@@ -242,6 +248,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let replays = Replays::open(parts.notebook.beside("replays.json"), started.mono)?;
     let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
     let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
     let (promoted, groups) = Promoted::open(parts.notebook.beside("dedicated.json"))?;
@@ -260,6 +267,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        replays,
         jobs,
         alerts: Alerts::default(),
         anybody: Group::fallback(),

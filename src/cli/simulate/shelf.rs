@@ -179,7 +179,7 @@ fn fresh(seq: u64, lane: Lane, received: Wall) -> Queued {
         owner: None,
         order: None,
         received,
-        replay: false,
+        replays: 0,
         attempts: 0,
         refused: 0,
         first_attempt: None,
