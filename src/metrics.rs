@@ -8,6 +8,7 @@
 //! ```
 
 mod ages;
+mod counts;
 mod groups;
 mod names;
 
@@ -25,6 +26,8 @@ use prometheus_client::metrics::info::Info;
 
 use crate::event::{KeySource, Missing};
 use ages::Ages;
+pub use counts::Counts;
+use counts::QuietWaits;
 use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
@@ -103,6 +106,7 @@ pub struct Metrics {
     dead: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
+    quiet: QuietWaits,
     slots: Family<StateLabel, Gauge>,
     breaker: Gauge,
     retries_overdue: Gauge,
@@ -157,6 +161,7 @@ impl Metrics {
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
+            quiet: QuietWaits::default(),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
             slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free", Family::default()),
             breaker: names.add("breaker_state", &[], "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open", Gauge::default()),
@@ -230,6 +235,7 @@ impl Metrics {
         self.wait_seconds.observe(wait.as_secs_f64());
         if quiet {
             self.quiet_wait_seconds.observe(wait.as_secs_f64());
+            self.quiet.add(wait);
         }
     }
 

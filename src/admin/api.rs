@@ -165,14 +165,14 @@ pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    group: Option<String>,
-    source: Option<String>,
-    status: Option<String>,
-    since: Option<String>,
-    until: Option<String>,
-    provider_event_id: Option<String>,
-    cursor: Option<u64>,
-    limit: Option<usize>,
+    pub(super) group: Option<String>,
+    pub(super) source: Option<String>,
+    pub(super) status: Option<String>,
+    pub(super) since: Option<String>,
+    pub(super) until: Option<String>,
+    pub(super) provider_event_id: Option<String>,
+    pub(super) cursor: Option<u64>,
+    pub(super) limit: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -231,7 +231,7 @@ pub(super) async fn events(
 }
 
 impl EventsQuery {
-    fn checked(self) -> Result<driver::Query, Problem> {
+    pub(super) fn checked(self) -> Result<driver::Query, Problem> {
         let limit = checked(self.limit)?;
         Ok(driver::Query {
             group: self.group.map(|text| name::group("group", &text)).transpose()?,
@@ -329,7 +329,7 @@ pub(super) async fn body(State(admin): Shared, id: Result<Path<String>, PathReje
     Ok((headers, event.body.clone()).into_response())
 }
 
-fn event_id(text: &str) -> Result<EventId, Problem> {
+pub(super) fn event_id(text: &str) -> Result<EventId, Problem> {
     text.parse().map_err(|error| Problem::Parameter(format!("{text:?}: {error}")))
 }
 

@@ -77,15 +77,7 @@ pub(super) async fn list(
     query: Result<Query<GroupsQuery>, QueryRejection>,
 ) -> Result<Json<GroupsView>, Problem> {
     let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
-    let sort = match query.sort.as_deref() {
-        None | Some("age") => Sort::Age,
-        Some("depth") => Sort::Depth,
-        Some("seconds") => Sort::Seconds,
-        Some("rate") => Sort::Rate,
-        Some(other) => {
-            return Err(Problem::Parameter(format!("sort: expected age, depth, seconds or rate, found {other:?}")));
-        }
-    };
+    let sort = sorted_by(query.sort.as_deref())?;
     let limit = query.limit.unwrap_or(LIMIT);
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
@@ -98,6 +90,17 @@ pub(super) async fn list(
         GroupJson::of(view, change, now)
     };
     Ok(Json(GroupsView { groups: groups.into_iter().map(json).collect() }))
+}
+
+/// The order that a list is asked for in: by age when it is not said.
+pub(super) fn sorted_by(text: Option<&str>) -> Result<Sort, Problem> {
+    match text {
+        None | Some("age") => Ok(Sort::Age),
+        Some("depth") => Ok(Sort::Depth),
+        Some("seconds") => Ok(Sort::Seconds),
+        Some("rate") => Ok(Sort::Rate),
+        Some(other) => Err(Problem::Parameter(format!("sort: expected age, depth, seconds or rate, found {other:?}"))),
+    }
 }
 
 #[derive(Deserialize)]
@@ -128,15 +131,20 @@ async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
 }
 
 /// What may be changed of a group; what is left out stays as it is.
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct GroupPatch {
-    paused: Option<bool>,
-    weight: Option<f64>,
-    concurrency: Option<u32>,
-    rate: Option<String>,
+pub(super) struct GroupPatch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) paused: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) weight: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<String>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
-    expires: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expires: Option<String>,
 }
 
 impl GroupPatch {
@@ -179,15 +187,19 @@ pub(super) async fn patch(
 ) -> Result<Json<GroupJson>, Problem> {
     let body = body?;
     let group = GroupQuery::group(query)?;
-    let patch: GroupPatch = json(&body)?;
-    let (change, expiry) = patch.checked(admin.handle.now().wall)?;
-    let changed = admin.handle.change(group.clone(), change, expiry).await?;
-    changed.map_err(Problem::Store)?;
-    // It is the JSON that was just read, so it is text.
-    tracing::info!(audit = true, %group, change = %String::from_utf8_lossy(&body), "a group was changed");
+    change(&admin, &group, json(&body)?).await?;
     let json = shown(&admin, group.clone()).await?;
     let note = if json.counted_since.is_none() { unseen::note(&admin, &group).await? } else { None };
     Ok(Json(GroupJson { note, ..json }))
+}
+
+/// Changes a group, and leaves a line in the log.
+pub(super) async fn change(admin: &Admin, group: &Group, patch: GroupPatch) -> Result<(), Problem> {
+    let told = told(&patch);
+    let (change, expiry) = patch.checked(admin.handle.now().wall)?;
+    admin.handle.change(group.clone(), change, expiry).await?.map_err(Problem::Store)?;
+    tracing::info!(audit = true, %group, change = %told, "a group was changed");
+    Ok(())
 }
 
 /// Takes the changes of a group back.
@@ -196,11 +208,16 @@ pub(super) async fn restore(
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
     let group = GroupQuery::group(query)?;
-    let there = admin.handle.take_back(group.clone()).await?.map_err(Problem::Store)?;
-    if there {
+    take_back(&admin, &group).await?;
+    shown(&admin, group).await.map(Json)
+}
+
+/// The same, without the answer.
+pub(super) async fn take_back(admin: &Admin, group: &Group) -> Result<(), Problem> {
+    if admin.handle.take_back(group.clone()).await?.map_err(Problem::Store)? {
         tracing::info!(audit = true, %group, "changes of a group were taken back");
     }
-    shown(&admin, group).await.map(Json)
+    Ok(())
 }
 
 #[derive(Serialize)]
@@ -213,9 +230,14 @@ pub(super) async fn cancel(
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<Cancelled>, Problem> {
     let group = GroupQuery::group(query)?;
+    Ok(Json(Cancelled { cancelled: cancel_attempts(&admin, &group).await? }))
+}
+
+/// Ends the attempts of a group that are in flight; the answer is how many.
+pub(super) async fn cancel_attempts(admin: &Admin, group: &Group) -> Result<usize, Problem> {
     let cancelled = admin.handle.cancel(group.clone()).await?;
     tracing::info!(audit = true, %group, cancelled, "a group's attempts were cancelled; their events are retried");
-    Ok(Json(Cancelled { cancelled }))
+    Ok(cancelled)
 }
 
 #[derive(Serialize)]
@@ -261,6 +283,11 @@ pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView
     let changes = admin.handle.changes().await?;
     let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(live) };
     Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
+}
+
+/// A change as it stands in the log.
+pub(super) fn told<T: Serialize>(patch: &T) -> String {
+    serde_json::to_string(patch).unwrap_or_default()
 }
 
 pub(super) fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {

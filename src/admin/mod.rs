@@ -4,6 +4,7 @@
 //! that alone is not enough.
 
 mod api;
+mod dashboard;
 mod expiry;
 mod groups;
 mod guard;
@@ -12,14 +13,14 @@ mod problem;
 mod unseen;
 mod upstream;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -29,6 +30,7 @@ use tokio::task::JoinSet;
 
 use crate::driver::Handle;
 use crate::event::Secret;
+use dashboard::Dashboard;
 
 /// Open connections at most: a scraper, probes, some browsers. More are a mistake or an attack on the files that we may open.
 const CONNECTIONS_MAX: usize = 256;
@@ -59,6 +61,7 @@ pub struct Settings {
 pub struct Admin {
     handle: Handle,
     access: RwLock<Arc<Access>>,
+    dashboard: Dashboard,
     durability: &'static str,
     /// Brings gauges that others own up to date before they are read.
     refresh: Box<dyn Fn() + Send + Sync>,
@@ -84,12 +87,16 @@ impl Admin {
         handle: Handle,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
-        Arc::new(Self { handle, access: RwLock::new(Arc::new(access)), durability, refresh })
+        let access = RwLock::new(Arc::new(access));
+        Arc::new(Self { handle, access, dashboard: Dashboard::default(), durability, refresh })
     }
 
-    /// Lets others in from the next request on.
+    /// Lets others in from the next request on. With another token, all have to sign in again.
     pub fn replace(&self, access: Access) {
-        *self.access.write() = Arc::new(access);
+        let before = std::mem::replace(&mut *self.access.write(), Arc::new(access.clone()));
+        if before.token != access.token {
+            self.dashboard.sign_all_out();
+        }
     }
 
     fn access(&self) -> Arc<Access> {
@@ -97,16 +104,23 @@ impl Admin {
     }
 }
 
+/// The other end of the connection that a request came on.
+#[derive(Clone, Copy)]
+struct Peer(IpAddr);
+
 /// Serves until the future is dropped; its connections end with it.
 pub async fn serve(admin: Arc<Admin>, listener: TcpListener) {
-    let router = router(admin);
+    tokio::join!(dashboard::keep_samples(Arc::clone(&admin)), accept(router(admin), listener));
+}
+
+async fn accept(router: Router, listener: TcpListener) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 // Above the limit it is closed at once: senders need the process's files more than whoever opened so many.
-                Ok((stream, _)) if open.len() < CONNECTIONS_MAX => {
-                    open.spawn(converse(stream, router.clone()));
+                Ok((stream, peer)) if open.len() < CONNECTIONS_MAX => {
+                    open.spawn(converse(stream, router.clone().layer(Extension(Peer(peer.ip())))));
                 }
                 Ok(_) => tracing::debug!("too many connections to the admin address"),
                 Err(error) => {
@@ -150,8 +164,10 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/group/cancel", post(groups::cancel))
         .route("/api/v1/overrides", get(groups::overrides))
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
-        .fallback(api::unknown)
+        .route("/api", any(api::unknown))
+        .route("/api/{*path}", any(api::unknown))
         .method_not_allowed_fallback(api::method_not_allowed)
+        .merge(dashboard::router(&admin))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::check))
         .with_state(admin)

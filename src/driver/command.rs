@@ -7,7 +7,7 @@ use super::run::Driver;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, Rate, Settings, Slots, Sort};
+use crate::engine::{BreakerState, GroupView, HeldAttempts, Rate, Settings, Slots, Sort};
 use crate::event::{Group, Now};
 
 /// One wish; each answers over its own channel.
@@ -26,6 +26,8 @@ pub(super) enum Command {
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
     Cancel(Group, oneshot::Sender<usize>),
+    /// Groups with attempts that are under way for this long.
+    Held(std::time::Duration, oneshot::Sender<Vec<HeldAttempts>>),
     /// The upstream as a whole.
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
@@ -81,6 +83,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         }
         Command::Live(reply) => answer(reply, driver.policies.live()),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
+        Command::Held(older, reply) => answer(reply, driver.engine.held_attempts(older, now.mono)),
         Command::Upstream(reply) => {
             let (engine, settings) = (&driver.engine, driver.upstream.settings());
             let info = UpstreamInfo {

@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, Policy, Rate, Slots, Sort};
+pub use crate::engine::{BreakerState, GroupView, HeldAttempts, Policy, Rate, Slots, Sort};
 use crate::engine::{Engine, Settings};
 use crate::event::{Event, EventId, Group, Mono, Now, Seq};
 use crate::metrics::Metrics;
@@ -351,6 +351,14 @@ impl Handle {
     /// The driver has ended.
     pub async fn cancel(&self, group: Group) -> Result<usize, Ended> {
         self.ask(|reply| Command::Cancel(group, reply)).await
+    }
+
+    /// Groups with attempts that have been under way for `older`, those that hold their slots longest first.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn held_attempts(&self, older: std::time::Duration) -> Result<Vec<HeldAttempts>, Ended> {
+        self.ask(|reply| Command::Held(older, reply)).await
     }
 
     /// The upstream as a whole.

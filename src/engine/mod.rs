@@ -47,6 +47,7 @@ mod ev;
 mod fact;
 mod field;
 mod group;
+mod held;
 mod inside;
 mod invariant;
 mod lane;
@@ -75,6 +76,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
+pub use held::HeldAttempts;
 pub use live::{LiveId, Unserved};
 pub use notice::Notice;
 pub use request::{

@@ -1,0 +1,105 @@
+//! What a person presses. Each does what the API's call of the same meaning does, says so on the next page, and leaves the same line
+//! in the log.
+
+use axum::response::{IntoResponse as _, Redirect, Response};
+
+use super::form::{Fields, Form};
+use super::{Visit, encoded, session, shell};
+use crate::admin::groups::{self, GroupPatch};
+use crate::admin::name;
+use crate::admin::problem::Problem;
+use crate::admin::upstream::{self, UpstreamPatch};
+
+/// Does it, and leads back to the page it came from.
+async fn done(form: Form, back: &str, act: impl AsyncFnOnce(&Visit, &Fields) -> Result<String, Problem>) -> Response {
+    let Form { visit, fields } = form;
+    match act(&visit, &fields).await {
+        Ok(notice) => {
+            if let Some(seat) = &visit.seat {
+                visit.admin.dashboard.sessions.leave_notice(seat, notice);
+            }
+            Redirect::to(session::back_to(fields.get("back").unwrap_or(back))).into_response()
+        }
+        Err(problem) => shell::trouble(&visit, problem),
+    }
+}
+
+/// `do` = pause, resume, set, restore or cancel, of the group `name`.
+pub(super) async fn group(form: Form) -> Response {
+    let back = format!("/group?name={}", encoded(form.fields.get("name").unwrap_or_default()));
+    done(form, &back, async |visit, fields| {
+        let admin = &visit.admin;
+        let group = name::group("name", fields.need("name")?)?;
+        let patch = |paused| -> Result<GroupPatch, Problem> {
+            let expires = fields.get("expires").map(str::to_owned);
+            Ok(GroupPatch { paused: Some(paused), expires, ..GroupPatch::default() })
+        };
+        match fields.need("do")? {
+            "pause" => {
+                groups::change(admin, &group, patch(true)?).await?;
+                Ok(format!("{group} is paused: its events are kept and wait."))
+            }
+            "resume" => {
+                groups::change(admin, &group, patch(false)?).await?;
+                Ok(format!("{group} runs again."))
+            }
+            "set" => {
+                let patch = GroupPatch {
+                    paused: None,
+                    weight: fields.number("weight")?,
+                    concurrency: fields.number("concurrency")?,
+                    rate: fields.get("rate").map(str::to_owned),
+                    expires: fields.get("expires").map(str::to_owned),
+                };
+                groups::change(admin, &group, patch).await?;
+                Ok(format!("{group} is treated differently from now on."))
+            }
+            "restore" => {
+                groups::take_back(admin, &group).await?;
+                Ok(format!("{group} is treated as the file says."))
+            }
+            "cancel" => {
+                let cancelled = groups::cancel_attempts(admin, &group).await?;
+                Ok(format!("Attempts of {group} that were ended: {cancelled}. Their events are retried."))
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+/// `do` = pause, resume, set or restore, of the upstream.
+pub(super) async fn upstream(form: Form) -> Response {
+    done(form, "/", async |visit, fields| {
+        let admin = &visit.admin;
+        let expires = fields.get("expires").map(str::to_owned);
+        match fields.need("do")? {
+            pressed @ ("pause" | "resume") => {
+                let paused = Some(pressed == "pause");
+                upstream::change(admin, UpstreamPatch { paused, expires, ..UpstreamPatch::default() }).await?;
+                Ok(if paused == Some(true) {
+                    "The upstream is paused: everything waits."
+                } else {
+                    "The upstream gets events again."
+                }
+                .to_owned())
+            }
+            "set" => {
+                let rate = fields.get("rate").map(str::to_owned);
+                let patch = UpstreamPatch { paused: None, concurrency: fields.number("concurrency")?, rate, expires };
+                upstream::change(admin, patch).await?;
+                Ok("The upstream is treated differently from now on.".to_owned())
+            }
+            "restore" => {
+                upstream::take_back(admin).await?;
+                Ok("The upstream is treated as the file says.".to_owned())
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+fn unknown(what: &str) -> Problem {
+    Problem::Parameter(format!("do: there is nothing called {what:?} to do here"))
+}

@@ -1,0 +1,69 @@
+//! The sources: what came in through each, which secrets it was verified with, and why keys were missing.
+
+use askama::Template;
+use axum::response::Response;
+
+use super::shell::{Shell, live_page};
+use super::{Visit, encoded, words};
+use crate::admin::problem::Problem;
+use crate::driver::SourceInfo;
+
+#[derive(Template)]
+#[template(path = "sources.html")]
+struct Page {
+    shell: Shell,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    name: String,
+    link: String,
+    path: String,
+    methods: String,
+    verify: String,
+    key: Option<String>,
+    key_signed: bool,
+    accepted: String,
+    delivered: String,
+    dead: String,
+    /// The part of accepted events without a key, and the reasons.
+    fallback: Option<(String, Vec<(&'static str, String)>)>,
+    secrets: Vec<(u64, String)>,
+    skew: Option<String>,
+}
+
+/// The page.
+pub(super) async fn show(visit: Visit) -> Response {
+    live_page(visit, ("sources", "Sources"), |visit, shell| async move { made(&visit, shell) }).await
+}
+
+fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
+    let row = |source: &SourceInfo| Row::of(visit, source);
+    Ok(Page { shell, rows: visit.admin.handle.sources().iter().map(row).collect() })
+}
+
+impl Row {
+    fn of(visit: &Visit, source: &SourceInfo) -> Self {
+        let counts = visit.admin.handle.metrics().counts_of(&source.name);
+        let without_key: u64 = counts.fallback.iter().map(|(_, count)| count).sum();
+        #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+        let part = words::percent(without_key as f64 / counts.accepted.max(1) as f64);
+        let reasons = counts.fallback.iter().filter(|(_, count)| *count > 0);
+        let reasons = reasons.map(|(reason, count)| (*reason, words::count(*count))).collect();
+        Self {
+            name: source.name.to_string(),
+            link: encoded(&source.name),
+            path: source.path.clone(),
+            methods: source.methods.join(", "),
+            verify: source.verify.clone(),
+            key: source.key.clone(),
+            key_signed: source.key_signed,
+            accepted: words::count(counts.accepted),
+            delivered: words::count(counts.delivered),
+            dead: words::count(counts.dead),
+            fallback: (without_key > 0).then_some((part, reasons)),
+            secrets: counts.secrets.iter().map(|(index, count)| (*index, words::count(*count))).collect(),
+            skew: (counts.skew_s.abs() >= 1.0).then(|| format!("{:+.0} s", counts.skew_s)),
+        }
+    }
+}
