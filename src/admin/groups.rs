@@ -11,10 +11,11 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
 use super::api::{rfc3339, unreadable};
+use super::audit::Who;
 use super::expiry::expiry;
 use super::name;
 use super::problem::Problem;
-use super::{Admin, unseen};
+use super::{Admin, tenant, unseen};
 use crate::driver::{Change, Expiry, GroupView, Live, Rate, Sort};
 use crate::event::{Group, Wall};
 
@@ -182,40 +183,42 @@ pub(super) fn rate(text: &str) -> Result<(u32, u64), Problem> {
 
 pub(super) async fn patch(
     State(admin): Shared,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
     let body = body?;
     let group = GroupQuery::group(query)?;
-    change(&admin, &group, json(&body)?).await?;
+    change(&admin, who, &group, json(&body)?).await?;
     let json = shown(&admin, group.clone()).await?;
     let note = if json.counted_since.is_none() { unseen::note(&admin, &group).await? } else { None };
     Ok(Json(GroupJson { note, ..json }))
 }
 
 /// Changes a group, and leaves a line in the log.
-pub(super) async fn change(admin: &Admin, group: &Group, patch: GroupPatch) -> Result<(), Problem> {
+pub(super) async fn change(admin: &Admin, who: Who, group: &Group, patch: GroupPatch) -> Result<(), Problem> {
     let told = told(&patch);
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;
     admin.handle.change(group.clone(), change, expiry).await?.map_err(Problem::Store)?;
-    tracing::info!(audit = true, %group, change = %told, "a group was changed");
+    admin.audit(who, group.as_str(), &format!("changed: {told}"));
     Ok(())
 }
 
 /// Takes the changes of a group back.
 pub(super) async fn restore(
     State(admin): Shared,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
     let group = GroupQuery::group(query)?;
-    take_back(&admin, &group).await?;
+    take_back(&admin, who, &group).await?;
     shown(&admin, group).await.map(Json)
 }
 
 /// The same, without the answer.
-pub(super) async fn take_back(admin: &Admin, group: &Group) -> Result<(), Problem> {
+pub(super) async fn take_back(admin: &Admin, who: Who, group: &Group) -> Result<(), Problem> {
     if admin.handle.take_back(group.clone()).await?.map_err(Problem::Store)? {
-        tracing::info!(audit = true, %group, "changes of a group were taken back");
+        admin.audit(who, group.as_str(), "changes taken back");
     }
     Ok(())
 }
@@ -227,17 +230,59 @@ pub(super) struct Cancelled {
 
 pub(super) async fn cancel(
     State(admin): Shared,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<Cancelled>, Problem> {
     let group = GroupQuery::group(query)?;
-    Ok(Json(Cancelled { cancelled: cancel_attempts(&admin, &group).await? }))
+    Ok(Json(Cancelled { cancelled: cancel_attempts(&admin, who, &group).await? }))
 }
 
 /// Ends the attempts of a group that are in flight; the answer is how many.
-pub(super) async fn cancel_attempts(admin: &Admin, group: &Group) -> Result<usize, Problem> {
+pub(super) async fn cancel_attempts(admin: &Admin, who: Who, group: &Group) -> Result<usize, Problem> {
     let cancelled = admin.handle.cancel(group.clone()).await?;
-    tracing::info!(audit = true, %group, cancelled, "a group's attempts were cancelled; their events are retried");
+    admin.audit(who, group.as_str(), &format!("{cancelled} attempts cancelled; their events are retried"));
     Ok(cancelled)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkAsked {
+    /// RFC 3339 or a span such as `30d`.
+    expires: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct Link {
+    group: String,
+    url: String,
+    expires: String,
+}
+
+/// Makes a link to the group's page for its tenant.
+pub(super) async fn link(
+    State(admin): Shared,
+    who: Who,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Link>, Problem> {
+    let asked: LinkAsked = json(&body?)?;
+    let group = GroupQuery::group(query)?;
+    let now = admin.handle.now().wall;
+    let Expiry::At(until) = expiry(Some(&asked.expires), now)? else {
+        return Err(Problem::Parameter(
+            "expires: a link cannot be called back, so it has to end; found \"never\"".to_owned(),
+        ));
+    };
+    if !tenant::LASTS.contains(&until.since(now)) {
+        return Err(Problem::Parameter(format!(
+            "expires: expected a minute to a year ahead, found {:?}",
+            asked.expires
+        )));
+    }
+    let url = admin.tenants.as_ref().and_then(|tenants| tenants.link(&group, until)).ok_or(Problem::NoTenantPages)?;
+    let expires = rfc3339(until);
+    admin.audit(who, group.as_str(), &format!("a link for its tenant, good until {expires}"));
+    Ok(Json(Link { group: group.to_string(), url, expires }))
 }
 
 #[derive(Serialize)]

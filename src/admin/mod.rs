@@ -4,14 +4,17 @@
 //! that alone is not enough.
 
 mod api;
+mod audit;
 mod dashboard;
 mod expiry;
 mod groups;
 mod guard;
 mod name;
 mod problem;
+pub mod tenant;
 mod unseen;
 mod upstream;
+mod words;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -30,7 +33,9 @@ use tokio::task::JoinSet;
 
 use crate::driver::Handle;
 use crate::event::Secret;
+use audit::Audit;
 use dashboard::Dashboard;
+use tenant::Tenants;
 
 /// Open connections at most: a scraper, probes, some browsers. More are a mistake or an attack on the files that we may open.
 const CONNECTIONS_MAX: usize = 256;
@@ -62,9 +67,22 @@ pub struct Admin {
     handle: Handle,
     access: RwLock<Arc<Access>>,
     dashboard: Dashboard,
+    audit: Audit,
+    configuration: RwLock<Arc<Configuration>>,
+    /// None where tenants have no pages.
+    tenants: Option<Arc<Tenants>>,
     durability: &'static str,
     /// Brings gauges that others own up to date before they are read.
     refresh: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The configuration in force, for people and for programs, secrets masked.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    /// As it could stand in a file.
+    pub yaml: String,
+    /// The same as JSON.
+    pub json: serde_json::Value,
 }
 
 /// Who may ask; exchanged as a whole.
@@ -85,10 +103,28 @@ impl Admin {
         access: Access,
         durability: &'static str,
         handle: Handle,
+        tenants: Option<Arc<Tenants>>,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
-        let access = RwLock::new(Arc::new(access));
-        Arc::new(Self { handle, access, dashboard: Dashboard::default(), durability, refresh })
+        Arc::new(Self {
+            handle,
+            access: RwLock::new(Arc::new(access)),
+            dashboard: Dashboard::default(),
+            audit: Audit::default(),
+            configuration: RwLock::default(),
+            tenants,
+            durability,
+            refresh,
+        })
+    }
+
+    /// Shows this configuration from now on.
+    pub fn show_configuration(&self, configuration: Configuration) {
+        *self.configuration.write() = Arc::new(configuration);
+    }
+
+    fn configuration(&self) -> Arc<Configuration> {
+        Arc::clone(&self.configuration.read())
     }
 
     /// Lets others in from the next request on. With another token, all have to sign in again.
@@ -162,6 +198,9 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/groups", get(groups::list))
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
         .route("/api/v1/group/cancel", post(groups::cancel))
+        .route("/api/v1/group/link", post(groups::link))
+        .route("/api/v1/audit", get(audit::list))
+        .route("/api/v1/config", get(api::config))
         .route("/api/v1/overrides", get(groups::overrides))
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
         .route("/api", any(api::unknown))

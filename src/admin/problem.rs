@@ -20,6 +20,8 @@ pub(super) enum Problem {
     Origin,
     /// A form without its session's word.
     Form,
+    /// Links need pages that they lead to.
+    NoTenantPages,
     /// A change that is not declared as JSON.
     ContentType,
     /// Nothing is here.
@@ -89,6 +91,11 @@ impl Problem {
                 StatusCode::FORBIDDEN,
                 "this form is not of your session".to_owned(),
                 "sign in, load the page again, and repeat what you did; programs use the API",
+            ),
+            Self::NoTenantPages => (
+                StatusCode::CONFLICT,
+                "tenants have no pages here".to_owned(),
+                "set `tenant_pages.address` and `tenant_pages.secret`, and start again",
             ),
             Self::ContentType => (
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,

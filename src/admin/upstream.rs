@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::api::rfc3339;
+use super::audit::Who;
 use super::expiry::expiry;
 use super::groups::{json, ms, rate, told, written};
 use super::problem::Problem;
@@ -17,6 +18,9 @@ use crate::driver::{BreakerState, Expiry, Live, Rate, UpstreamChange};
 use crate::event::{Mono, Wall};
 
 type Shared = State<Arc<Admin>>;
+
+/// What the list of changes calls it.
+const THE_UPSTREAM: &str = "the upstream";
 
 /// As many slots as the configuration takes.
 const SLOTS_MAX: u32 = 100_000;
@@ -146,32 +150,33 @@ impl UpstreamPatch {
 
 pub(super) async fn patch(
     State(admin): Shared,
+    who: Who,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<UpstreamView>, Problem> {
     let body = body?;
-    change(&admin, json(&body)?).await?;
+    change(&admin, who, json(&body)?).await?;
     show(State(admin)).await
 }
 
 /// Changes the upstream, and leaves a line in the log.
-pub(super) async fn change(admin: &Admin, patch: UpstreamPatch) -> Result<(), Problem> {
+pub(super) async fn change(admin: &Admin, who: Who, patch: UpstreamPatch) -> Result<(), Problem> {
     let told = told(&patch);
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;
     admin.handle.change_upstream(change, expiry).await?.map_err(Problem::Store)?;
-    tracing::info!(audit = true, change = %told, "the upstream was changed");
+    admin.audit(who, THE_UPSTREAM, &format!("changed: {told}"));
     Ok(())
 }
 
 /// Takes the changes of the upstream back.
-pub(super) async fn restore(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
-    take_back(&admin).await?;
+pub(super) async fn restore(State(admin): Shared, who: Who) -> Result<Json<UpstreamView>, Problem> {
+    take_back(&admin, who).await?;
     show(State(admin)).await
 }
 
 /// The same, without the answer.
-pub(super) async fn take_back(admin: &Admin) -> Result<(), Problem> {
+pub(super) async fn take_back(admin: &Admin, who: Who) -> Result<(), Problem> {
     if admin.handle.take_back_upstream().await?.map_err(Problem::Store)? {
-        tracing::info!(audit = true, "changes of the upstream were taken back");
+        admin.audit(who, THE_UPSTREAM, "changes taken back");
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use super::files::{Seen, read_again, watched};
 use super::log::Log;
 use super::{Options, access, deliverer, descriptors};
 use crate::admin::Admin;
+use crate::admin::tenant::Tenants;
 use crate::config::{Config, Problem};
 use crate::driver::{Handle, Query, SourceInfo, Status};
 use crate::event::Secret;
@@ -25,6 +26,7 @@ pub(super) struct Reloader {
     log: Log,
     front: Arc<Front>,
     admin: Arc<Admin>,
+    tenants: Option<Arc<Tenants>>,
     handle: Handle,
     certificates: Option<Arc<Certificates>>,
     /// What was last said about certificates that cannot be used, so that it is said once.
@@ -48,7 +50,7 @@ impl Reloader {
         state: State,
         log: Log,
         front: Arc<Front>,
-        admin: Arc<Admin>,
+        (admin, tenants): (Arc<Admin>, Option<Arc<Tenants>>),
         handle: Handle,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
@@ -62,6 +64,7 @@ impl Reloader {
             log,
             front,
             admin,
+            tenants,
             handle,
             certificates,
             complaint: None,
@@ -119,6 +122,10 @@ impl Reloader {
         self.handle.set_sources(infos(&new));
         self.front.replace(new.listen.clone(), new.sources.clone());
         self.admin.replace(access(&new, &self.token));
+        self.admin.show_configuration(super::configuration(&new));
+        if let (Some(tenants), Some(pages)) = (&self.tenants, &new.tenant_pages) {
+            tenants.replace(pages.clone());
+        }
         self.log.replace(&new.log);
         self.config = new;
         Ok(changes)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
 use super::standing::{self, Slots};
-use super::table::{Column, lines, table};
+use super::table::{Column, cell, lines, table};
 use super::{USAGE, complain};
 
 /// `fairlane groups …`.
@@ -43,6 +43,9 @@ enum GroupAction {
     /// End its attempts in flight; their events are retried
     #[command(after_help = "Example: fairlane groups cancel hung.myshopify.com")]
     Cancel(One),
+    /// Print a link to a page that shows the group's tenant its backlog, and nothing of others
+    #[command(after_help = "Example: fairlane groups link acme.myshopify.com --expires 30d")]
+    Link(Linked),
     /// Why it does not run, and how it is treated
     #[command(after_help = "Example: fairlane groups why quiet.myshopify.com")]
     Why(One),
@@ -61,6 +64,15 @@ struct Timed {
     /// For how long: a time, a span such as 2h, or never; a day when left out
     #[arg(long)]
     expires: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Linked {
+    #[command(flatten)]
+    one: One,
+    /// Until when it is good: a time, or a span such as 30d; a year at most
+    #[arg(long)]
+    expires: String,
 }
 
 #[derive(Debug, Args)]
@@ -160,6 +172,11 @@ pub(super) fn groups(groups: &Groups) -> u8 {
         GroupAction::Cancel(one) => {
             let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
             shown(remote, Method::POST, &path, Some(json!({})), lines)
+        }
+        GroupAction::Link(linked) => {
+            let path = format!("/api/v1/group/link?name={}", encoded(&linked.one.group));
+            let asked = json!({ "expires": linked.expires });
+            shown(remote, Method::POST, &path, Some(asked), |link| format!("{}\n", cell(link.get("url"))))
         }
         GroupAction::Why(one) => shown(remote, Method::GET, &path(one), None, |group| {
             standing::why(group, standing::is_capped(group).then(|| slots(remote)).flatten())

@@ -22,9 +22,6 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "store.redis",
     "replay.share",
     "otlp",
-    "tenant_pages.address",
-    "tenant_pages.secret",
-    "tenant_pages.base_url",
     "alerts.webhook",
     "alerts.backlog_age.group",
     "alerts.backlog_age.groups_over",
@@ -756,9 +753,20 @@ static LOG: Map = map(&[
 ]);
 
 static TENANT_PAGES: Map = map(&[
-    field("address", NULL, Kind::Text(&text::ADDRESS), "Where to listen."),
-    field("secret", NULL, Kind::Secret(None), "Signs the links."),
-    field("base_url", NULL, Kind::Text(&text::PUBLIC_URL), "What the links begin with."),
+    field("address", NULL, Kind::Text(&text::ADDRESS), "Where to listen; null: tenants have no pages."),
+    field(
+        "secret",
+        NULL,
+        Kind::Secret(None),
+        "Signs the links. With another one, links that were given out before are dead.",
+    ),
+    field(
+        "previous_secret",
+        NULL,
+        Kind::Secret(None),
+        "Signs nothing, but its links still open: the secret of before, while links are exchanged.",
+    ),
+    field("base_url", NULL, Kind::Text(&text::PUBLIC_URL), "What the links begin with; null: http and the address."),
 ]);
 
 static ALERTS: Map = map(&[

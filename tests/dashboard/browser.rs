@@ -135,6 +135,11 @@ impl Browser {
         }
     }
 
+    /// A picture of what is seen, as PNG.
+    pub(crate) async fn picture(&self) -> Vec<u8> {
+        self.client.screenshot().await.unwrap()
+    }
+
     /// Signs in, and is led to the page.
     pub(crate) async fn sign_in(&self, gateway: &Gateway, path: &str) {
         self.open_page(path).await;

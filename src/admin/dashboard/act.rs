@@ -28,7 +28,7 @@ async fn done(form: Form, back: &str, act: impl AsyncFnOnce(&Visit, &Fields) -> 
 pub(super) async fn group(form: Form) -> Response {
     let back = format!("/group?name={}", encoded(form.fields.get("name").unwrap_or_default()));
     done(form, &back, async |visit, fields| {
-        let admin = &visit.admin;
+        let (admin, who) = (&visit.admin, visit.who());
         let group = name::group("name", fields.need("name")?)?;
         let patch = |paused| -> Result<GroupPatch, Problem> {
             let expires = fields.get("expires").map(str::to_owned);
@@ -36,11 +36,11 @@ pub(super) async fn group(form: Form) -> Response {
         };
         match fields.need("do")? {
             "pause" => {
-                groups::change(admin, &group, patch(true)?).await?;
+                groups::change(admin, who, &group, patch(true)?).await?;
                 Ok(format!("{group} is paused: its events are kept and wait."))
             }
             "resume" => {
-                groups::change(admin, &group, patch(false)?).await?;
+                groups::change(admin, who, &group, patch(false)?).await?;
                 Ok(format!("{group} runs again."))
             }
             "set" => {
@@ -51,15 +51,15 @@ pub(super) async fn group(form: Form) -> Response {
                     rate: fields.get("rate").map(str::to_owned),
                     expires: fields.get("expires").map(str::to_owned),
                 };
-                groups::change(admin, &group, patch).await?;
+                groups::change(admin, who, &group, patch).await?;
                 Ok(format!("{group} is treated differently from now on."))
             }
             "restore" => {
-                groups::take_back(admin, &group).await?;
+                groups::take_back(admin, who, &group).await?;
                 Ok(format!("{group} is treated as the file says."))
             }
             "cancel" => {
-                let cancelled = groups::cancel_attempts(admin, &group).await?;
+                let cancelled = groups::cancel_attempts(admin, who, &group).await?;
                 Ok(format!("Attempts of {group} that were ended: {cancelled}. Their events are retried."))
             }
             other => Err(unknown(other)),
@@ -71,12 +71,12 @@ pub(super) async fn group(form: Form) -> Response {
 /// `do` = pause, resume, set or restore, of the upstream.
 pub(super) async fn upstream(form: Form) -> Response {
     done(form, "/", async |visit, fields| {
-        let admin = &visit.admin;
+        let (admin, who) = (&visit.admin, visit.who());
         let expires = fields.get("expires").map(str::to_owned);
         match fields.need("do")? {
             pressed @ ("pause" | "resume") => {
                 let paused = Some(pressed == "pause");
-                upstream::change(admin, UpstreamPatch { paused, expires, ..UpstreamPatch::default() }).await?;
+                upstream::change(admin, who, UpstreamPatch { paused, expires, ..UpstreamPatch::default() }).await?;
                 Ok(if paused == Some(true) {
                     "The upstream is paused: everything waits."
                 } else {
@@ -87,11 +87,11 @@ pub(super) async fn upstream(form: Form) -> Response {
             "set" => {
                 let rate = fields.get("rate").map(str::to_owned);
                 let patch = UpstreamPatch { paused: None, concurrency: fields.number("concurrency")?, rate, expires };
-                upstream::change(admin, patch).await?;
+                upstream::change(admin, who, patch).await?;
                 Ok("The upstream is treated differently from now on.".to_owned())
             }
             "restore" => {
-                upstream::take_back(admin).await?;
+                upstream::take_back(admin, who).await?;
                 Ok("The upstream is treated as the file says.".to_owned())
             }
             other => Err(unknown(other)),

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::IgnoredAny;
 
-use super::words;
+use crate::admin::words;
 
 /// Bytes of a body that a page shows; the rest is for the download.
 const TEXT_MAX: usize = 256 << 10;

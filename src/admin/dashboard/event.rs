@@ -6,9 +6,10 @@ use axum::response::Response;
 
 use super::events::Line;
 use super::shell::{Shell, page};
-use super::{Visit, body, curl, words};
+use super::{Visit, body, curl};
 use crate::admin::api::{event_id, rfc3339};
 use crate::admin::problem::Problem;
+use crate::admin::words;
 use crate::driver::{AttemptNote, Story};
 use crate::event::{Event, KeySource};
 

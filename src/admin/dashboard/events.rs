@@ -5,9 +5,10 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::form::Fields;
 use super::shell::{Shell, page};
-use super::{Visit, encoded, words};
+use super::{Visit, encoded};
 use crate::admin::api::{EventsQuery, rfc3339};
 use crate::admin::problem::Problem;
+use crate::admin::words;
 use crate::driver::{Record, Status};
 use crate::event::{EventId, Wall};
 

@@ -9,9 +9,11 @@ use super::events::Line;
 use super::groups::Row;
 use super::samples::GroupPoint;
 use super::shell::{Shell, live_page};
-use super::{Visit, chart, words};
+use super::{Visit, chart};
+use crate::admin::audit::Entry;
 use crate::admin::name;
 use crate::admin::problem::Problem;
+use crate::admin::words;
 use crate::driver::{Live, Query};
 use crate::event::{Group, Wall};
 
@@ -71,7 +73,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
         shell,
         row: Row::of(&view, samples),
         facts,
-        change: change.map(|live| Change::of(&live, now)),
+        change: change.map(|live| Change::of(&live, visit.admin.audit.latest(group.as_str()).as_ref(), now)),
         held: held.map(|held| {
             format!(
                 "{} in flight, the oldest for {}",
@@ -85,7 +87,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
 }
 
 impl Change {
-    fn of(live: &Live, now: Wall) -> Self {
+    fn of(live: &Live, made: Option<&Entry>, now: Wall) -> Self {
         let change = live.change;
         let mut what = Vec::new();
         what.extend(change.paused.map(|paused| if paused { "paused".to_owned() } else { "runs".to_owned() }));
@@ -98,7 +100,11 @@ impl Change {
             || "until somebody takes it back".to_owned(),
             |at| format!("for {} more", words::span(Wall(at).since(now))),
         );
-        Self { what: what.join(", "), until, made: String::new() }
+        let made = made.map_or_else(
+            || "Who said so, and when, is in the log of an earlier start.".to_owned(),
+            |entry| format!("Said {}, {}.", words::ago(entry.at, now), super::audit::who(entry)),
+        );
+        Self { what: what.join(", "), until, made }
     }
 }
 

@@ -5,9 +5,10 @@ use axum::response::Response;
 
 use super::samples::Samples;
 use super::shell::{Shell, live_page};
-use super::{Visit, chart, encoded, words};
+use super::{Visit, chart, encoded};
 use crate::admin::groups::{sorted_by, written};
 use crate::admin::problem::Problem;
+use crate::admin::words;
 use crate::driver::{GroupView, Rate, Sort};
 use crate::event::Group;
 

@@ -7,8 +7,10 @@
 
 mod act;
 mod assets;
+mod audit;
 mod body;
 mod chart;
+mod configuration;
 mod curl;
 mod event;
 mod events;
@@ -23,7 +25,6 @@ mod session;
 mod shell;
 mod sign;
 mod sources;
-mod words;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use axum::routing::{get, post};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Admin;
+use super::audit::Who;
 use super::problem::Problem;
 pub(super) use samples::keep as keep_samples;
 pub(super) use shell::stranger;
@@ -68,6 +70,8 @@ pub(super) fn router(admin: &Arc<Admin>) -> Router<Arc<Admin>> {
         .route("/events/{id}/body", get(super::api::body))
         .route("/rejections", get(rejections::show))
         .route("/sources", get(sources::show))
+        .route("/audit", get(audit::show))
+        .route("/configuration", get(configuration::show))
         .route("/sign-in", get(sign::page).post(sign::enter))
         .route("/sign-out", post(sign::leave))
         .fallback(shell::unknown)
@@ -103,6 +107,11 @@ impl FromRequestParts<Arc<Admin>> for Visit {
 }
 
 impl Visit {
+    /// Who changes something from a page.
+    fn who(&self) -> Who {
+        Who { way: "dashboard", from: self.peer }
+    }
+
     /// The fields of the page's query.
     fn query(&self) -> form::Fields {
         form::Fields::read(self.here.split_once('?').map_or("", |(_, query)| query).as_bytes())

@@ -8,8 +8,9 @@ use axum::response::Response;
 use super::groups::{Row, pending, why};
 use super::samples::Point;
 use super::shell::{Shell, live_page};
-use super::{Visit, chart, encoded, words};
+use super::{Visit, chart, encoded};
 use crate::admin::problem::Problem;
+use crate::admin::words;
 use crate::driver::{BreakerState, GroupView, HeldAttempts, Sort, UpstreamInfo};
 use crate::event::{Now, Wall};
 

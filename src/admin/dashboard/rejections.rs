@@ -3,10 +3,11 @@
 use askama::Template;
 use axum::response::Response;
 
+use super::Visit;
 use super::shell::{Shell, page};
-use super::{Visit, words};
 use crate::admin::api::rfc3339;
 use crate::admin::problem::Problem;
+use crate::admin::words;
 use crate::driver::Rejection;
 
 /// Rows on the page.

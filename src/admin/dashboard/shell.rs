@@ -68,13 +68,15 @@ const fn entry(section: &'static str, path: &'static str, label: &'static str) -
 
 impl Shell {
     /// The navigation.
-    pub(super) const ENTRIES: [Entry; 6] = [
+    pub(super) const ENTRIES: [Entry; 8] = [
         entry("overview", "/", "Overview"),
         entry("groups", "/groups", "Groups"),
         entry("events", "/events", "Events"),
         entry("dead", "/dead", "Dead letters"),
         entry("rejections", "/rejections", "Rejections"),
         entry("sources", "/sources", "Sources"),
+        entry("configuration", "/configuration", "Configuration"),
+        entry("audit", "/audit", "Changes"),
     ];
 
     pub(super) fn entries(&self) -> &'static [Entry] {

@@ -4,8 +4,9 @@ use askama::Template;
 use axum::response::Response;
 
 use super::shell::{Shell, live_page};
-use super::{Visit, encoded, words};
+use super::{Visit, encoded};
 use crate::admin::problem::Problem;
+use crate::admin::words;
 use crate::driver::SourceInfo;
 
 #[derive(Template)]
