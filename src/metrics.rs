@@ -8,9 +8,11 @@
 //! ```
 
 mod ages;
-mod counts;
+mod alerts;
 mod groups;
 mod names;
+mod numbers;
+mod quiet;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,11 +28,12 @@ use prometheus_client::metrics::info::Info;
 
 use crate::event::{KeySource, Missing};
 use ages::Ages;
-pub use counts::Counts;
-use counts::QuietWaits;
+use alerts::AlertMetrics;
 use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
+pub use numbers::SourceNumbers;
+use quiet::QuietWaits;
 
 /// Seconds from 100 µs to 26 s, each bound 2.4 times the one before: a commit takes about a disk's `fdatasync`.
 const COMMIT_SECONDS: [f64; 14] =
@@ -43,9 +46,6 @@ const WAIT_SECONDS: [f64; 14] =
 /// Seconds from 1 ms to a minute: an attempt takes what the upstream's handler takes, at most `upstream.timeout`.
 const ATTEMPT_SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-
-/// A group with an older event is one to look at (the default of `alerts.backlog_age.group`).
-const GROUP_OLD: Duration = Duration::from_mins(5);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabel {
@@ -103,6 +103,9 @@ pub struct Metrics {
     attempt_seconds: Histogram,
     live: Family<OutcomeLabel, Counter>,
     delivered: Family<SourceLabel, Counter>,
+    suppressed: Family<SourceLabel, Counter>,
+    released: Family<SourceLabel, Counter>,
+    unmarked: Family<ReasonLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
@@ -112,6 +115,8 @@ pub struct Metrics {
     retries_overdue: Gauge,
     backlog_age: Ages,
     groups_over_age: Gauge,
+    /// Alerts.
+    pub alerts: AlertMetrics,
     /// Seconds from the start of a batch's write to its durability.
     pub commit_seconds: Histogram,
     /// Events pending.
@@ -155,6 +160,9 @@ impl Metrics {
             secrets: names.add("secret_matches", &["source", "index"], "Signatures by the place of the secret that matched", Family::default()),
             skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
             delivered: names.add("events_delivered", &["source"], "Events that the upstream has, durably settled", Family::default()),
+            suppressed: names.add("events_suppressed", &["source"], "Of the accepted events, those that repeat another one and were kept from delivery", Family::default()),
+            released: names.add("events_released", &["source"], "Suppressed events that a person let go to the upstream after all", Family::default()),
+            unmarked: names.add("dedupe_missing", &["source", "reason"], "Events of sources with dedupe in which its key was not found: they are never taken for a repeat", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
@@ -169,7 +177,7 @@ impl Metrics {
             backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
             backlog_oldest_age: names.add("backlog_oldest_age_seconds", &[], "Age of the oldest of them", Gauge::default()),
             backlog_age: names.add("backlog_age_seconds", &[], "Groups by the age of their oldest pending event, as they stand at the scrape: not cumulative over time", Ages::default()),
-            groups_over_age: names.add("groups_over_age", &[], "Groups whose oldest pending event is more than 5 min old", Gauge::default()),
+            groups_over_age: names.add("groups_over_age", &[], "Groups whose oldest pending event is older than `alerts.backlog_age.group`", Gauge::default()),
             lanes_active: names.add("lanes_active", &[], "Lanes with events that are not settled", Gauge::default()),
             store_bytes: names.add("store_bytes", &[], "Bytes that the store takes", Gauge::default()),
             disk_free_bytes: names.add("disk_free_bytes", &[], "Bytes free on the store's file system", Gauge::default()),
@@ -178,6 +186,7 @@ impl Metrics {
             buffered_bytes: names.add("buffered_bytes", &[], "Bytes of bodies in memory that are not stored yet", Gauge::default()),
             config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
+            alerts: AlertMetrics::new(&mut names),
             names,
         };
         metrics.config_ok.set(1);
@@ -219,6 +228,8 @@ impl Metrics {
         EventMetrics {
             accepted: self.accepted.get_or_create_owned(&label),
             delivered: self.delivered.get_or_create_owned(&label),
+            suppressed: self.suppressed.get_or_create_owned(&label),
+            released: self.released.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
@@ -247,10 +258,10 @@ impl Metrics {
         self.breaker.set(breaker);
     }
 
-    /// How old the oldest event of each group is, and how many retries are overdue.
-    pub fn backlog(&self, ages: impl Iterator<Item = Duration>, overdue: u64) {
+    /// How old the oldest event of each group is, from which age on a group is late, and how many retries are overdue.
+    pub fn backlog(&self, ages: impl Iterator<Item = Duration>, late: Duration, overdue: u64) {
         let mut old = 0;
-        self.backlog_age.set(ages.inspect(|age| old += i64::from(*age > GROUP_OLD)));
+        self.backlog_age.set(ages.inspect(|age| old += i64::from(*age > late)));
         self.groups_over_age.set(old);
         self.retries_overdue.set(i64::try_from(overdue).unwrap_or(i64::MAX));
     }
@@ -305,6 +316,8 @@ impl Metrics {
 pub struct EventMetrics {
     accepted: Counter,
     delivered: Counter,
+    suppressed: Counter,
+    released: Counter,
     dead: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
@@ -314,6 +327,16 @@ impl EventMetrics {
     /// An event is durable, whether or not its sender still waits for the answer.
     pub fn accepted(&self) {
         self.accepted.inc();
+    }
+
+    /// Of the accepted ones, an event was kept from delivery.
+    pub fn suppressed(&self) {
+        self.suppressed.inc();
+    }
+
+    /// Such an event goes to the upstream after all.
+    pub fn released(&self) {
+        self.released.inc();
     }
 
     /// A durable event is in the fallback lane, for this reason.
@@ -375,6 +398,11 @@ impl SourceMetrics {
     /// A request that is not genuine was let through.
     pub fn unverified(&self, reason: &'static str) {
         self.all.unverified.get_or_create(&self.reason(reason)).inc();
+    }
+
+    /// An event has no dedupe key, for this reason.
+    pub fn not_deduplicated(&self, missing: Missing) {
+        self.all.unmarked.get_or_create(&self.reason(missing.as_str())).inc();
     }
 
     /// A handshake was `answered`, `refused`, could not be completed (`failed`), or there were too many (`limited`).
@@ -451,8 +479,8 @@ mod tests {
     fn ages_stand_as_they_are_and_groups_are_named_only_where_they_are_given() {
         let metrics = Metrics::new("fsync");
         let ages = [0, 0, 30, 400, 1_000_000].map(Duration::from_secs);
-        metrics.backlog(ages.into_iter(), 2);
-        metrics.backlog(ages.into_iter().skip(2), 1);
+        metrics.backlog(ages.into_iter(), Duration::from_mins(5), 2);
+        metrics.backlog(ages.into_iter().skip(2), Duration::from_mins(5), 1);
         let text = metrics.encode().unwrap();
         for line in [
             r#"fairlane_backlog_age_seconds_bucket{le="15.0"} 0"#,

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::alerts::{Firing, firing};
 use super::name;
 use super::problem::Problem;
 use crate::driver::{self, GroupView, Record, Status, Story};
@@ -94,6 +95,8 @@ pub(super) struct StatusView {
     sources: usize,
     backlog: BacklogView,
     store: StoreView,
+    /// What fires, pages first; `/alerts` has all of it.
+    alerts: Vec<Firing>,
 }
 
 #[derive(Serialize)]
@@ -129,6 +132,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
             oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
+        alerts: firing(&admin),
     })
 }
 
@@ -205,6 +209,9 @@ struct EventView {
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     body_bytes: u32,
+    /// The event that it repeats, of one that is or was suppressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate_of: Option<String>,
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
@@ -351,6 +358,7 @@ impl From<Record> for EventView {
             settled_at: record.settled.map(rfc3339),
             reason: record.reason.into(),
             body_bytes: record.body_bytes,
+            duplicate_of: record.duplicate_of.map(|id| id.to_string()),
         }
     }
 }

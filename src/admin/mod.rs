@@ -3,6 +3,7 @@
 //! Everything but `/healthz`, `/readyz` and (where it is open) `/metrics` needs the token, on loopback too; [`guard`] says why
 //! that alone is not enough.
 
+mod alerts;
 mod api;
 mod audit;
 mod dashboard;
@@ -11,6 +12,7 @@ mod groups;
 mod guard;
 mod name;
 mod problem;
+mod release;
 pub mod tenant;
 mod unseen;
 mod upstream;
@@ -194,6 +196,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/events", get(api::events))
         .route("/api/v1/events/{id}", get(api::event))
         .route("/api/v1/events/{id}/body", get(api::body))
+        .route("/api/v1/events/{id}/release", post(release::release))
         .route("/api/v1/rejections", get(api::rejections))
         .route("/api/v1/groups", get(groups::list))
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
@@ -203,6 +206,8 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/config", get(api::config))
         .route("/api/v1/overrides", get(groups::overrides))
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
+        .route("/api/v1/alerts", get(alerts::list))
+        .route("/api/v1/alerts/test", post(alerts::test))
         .route("/api", any(api::unknown))
         .route("/api/{*path}", any(api::unknown))
         .method_not_allowed_fallback(api::method_not_allowed)

@@ -28,7 +28,7 @@ use crate::admin::tenant::{self, Tenants};
 use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
-use crate::deliver::{Client, Deliver, Fetcher, Unfetched};
+use crate::deliver::{Client, Deliver, Fetcher, Poster, Unfetched};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
@@ -209,6 +209,8 @@ struct Running {
     admin: JoinSet<()>,
     /// Looks once whether the upstream is there.
     _probe: JoinSet<()>,
+    /// Tells an operator; ends when this is dropped.
+    _alerts: JoinSet<()>,
 }
 
 impl Running {
@@ -249,6 +251,7 @@ impl Running {
         .map_err(anyhow::Error::msg)?;
         runtime.block_on(driver.recover()).context("the backlog cannot be taken up")?;
         handle.set_sources(reload::infos(&config));
+        handle.alerts().replace(config.alerts.clone());
         let front = Arc::new(Front::new(
             config.listen.clone(),
             config.sources.clone(),
@@ -272,6 +275,8 @@ impl Running {
         driver_task.spawn(driver.run());
         let mut probe = JoinSet::new();
         probe.spawn(place::say_if_down(config.upstream.url.clone()));
+        let mut alerts = JoinSet::new();
+        alerts.spawn(driver::alerts::watch(handle.clone(), Poster::new().post()));
         let mut admin_task = JoinSet::new();
         admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
         if let (Some(tenants), Some(listener)) = (tenants.clone(), tenant_listener) {
@@ -290,6 +295,7 @@ impl Running {
             driver: driver_task,
             admin: admin_task,
             _probe: probe,
+            _alerts: alerts,
         })
     }
 
@@ -317,8 +323,18 @@ impl Running {
             // Whether the last batch is durable is unknown: no more 2xx, and a restart reads what is there.
             anyhow::bail!("the store failed: {reason}");
         }
-        let Self { serving, handle, store, reloader, driver, hangup: _ignored, mut signals, admin: _serves_on, _probe } =
-            self;
+        let Self {
+            serving,
+            handle,
+            store,
+            reloader,
+            driver,
+            hangup: _ignored,
+            mut signals,
+            admin: _serves_on,
+            _probe,
+            _alerts,
+        } = self;
         tokio::select! {
             ended = drain(serving, handle, store, driver, reloader.drain()) => ended,
             name = signals.end() => anyhow::bail!("a second signal ({name}): ended at once"),

@@ -120,6 +120,7 @@ impl Reloader {
         let reloaded = self.handle.reload(new.engine(), new.policies(), deliver).await;
         reloaded.map_err(|error| vec![error.to_string()])?;
         self.handle.set_sources(infos(&new));
+        self.handle.alerts().replace(new.alerts.clone());
         self.front.replace(new.listen.clone(), new.sources.clone());
         self.admin.replace(access(&new, &self.token));
         self.admin.show_configuration(super::configuration(&new));
@@ -211,6 +212,7 @@ pub(super) fn infos(config: &Config) -> Vec<SourceInfo> {
         verify: joined(source, |sender| Some(sender.verifier.name())).unwrap_or_default(),
         key: joined(source, |sender| sender.key.as_ref().map(|key| key.rule.text())),
         key_signed: source.senders.iter().all(|sender| sender.key.as_ref().is_some_and(|key| key.signed)),
+        secrets: source.senders.iter().flat_map(|sender| sender.verifier.secret_ends()).collect(),
     };
     config.sources.iter().map(info).collect()
 }

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 it went wrong, 64 the command line is wrong (`EX_USAGE`), 78 the configuration is (`EX_CONFIG`).
 
+mod alerts;
 mod api;
 mod capture;
 pub mod check;
@@ -130,6 +131,9 @@ enum Command {
     /// Refused requests, newest first, and which part of each did not fit
     #[command(after_help = "Example: fairlane rejections --source shopify --limit 5")]
     Rejections(rejections::Rejections),
+    /// What is wrong now, what it means and what to do about it; try the way to whoever is told
+    #[command(after_help = "Examples: fairlane alerts\n          fairlane alerts test")]
+    Alerts(alerts::Alerts),
     /// Look for what is wrong with this machine; with --store, with every checksum of a store
     #[command(
         after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
@@ -193,6 +197,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => completions::run(shell),
         Command::Sources(sources) => api::sources(&sources),
         Command::Rejections(rejections) => rejections::run(&rejections),
+        Command::Alerts(alerts) => alerts::run(&alerts),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     })

@@ -12,6 +12,7 @@ use super::notes::{self, Note};
 use super::scalar;
 use super::settings::{Dedicated, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream};
 use super::value::{Slot, quoted};
+use crate::driver::alerts;
 use crate::engine::{Backoff, Charge, GroupBreaker, UpstreamBreaker};
 use crate::event::Secret;
 use crate::store::{Durability, Retention, embedded};
@@ -283,6 +284,23 @@ pub(super) fn log(log: &Slot) -> Log {
             _ => LogFormat::Auto,
         },
         level: parsed(log.at("level")),
+    }
+}
+
+/// What an operator is told.
+pub(super) fn alerts(alerts: &Slot) -> alerts::Settings {
+    let (backlog_age, skew) = (alerts.at("backlog_age"), alerts.at("skew"));
+    alerts::Settings {
+        webhook: alerts.at("webhook").maybe(),
+        group_age: backlog_age.at("group").get(),
+        groups_over: backlog_age.at("groups_over").get(),
+        fallback_share: alerts.at("fallback_share").get(),
+        skew: alerts::Skew {
+            max_lag: skew.at("max_lag").get(),
+            max_age: skew.at("max_age").get(),
+            ratio: skew.at("ratio").get(),
+            window: skew.at("window").get(),
+        },
     }
 }
 

@@ -18,18 +18,9 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "groups.new_groups",
     "groups.shed",
     "groups.dedicated.max",
-    "sources[].dedupe",
     "store.redis",
     "replay.share",
     "otlp",
-    "alerts.webhook",
-    "alerts.backlog_age.group",
-    "alerts.backlog_age.groups_over",
-    "alerts.fallback_share",
-    "alerts.skew.max_lag",
-    "alerts.skew.max_age",
-    "alerts.skew.ratio",
-    "alerts.skew.window",
 ];
 
 /// One field.
@@ -774,7 +765,7 @@ static ALERTS: Map = map(&[
         "webhook",
         NULL,
         Kind::Secret(Some(&text::URL)),
-        "Where alerts are posted to as JSON; each is also a metric.",
+        "Where alerts are posted to as JSON, in a form that Slack takes too; each is also a metric.",
     ),
     field(
         "backlog_age",
@@ -798,7 +789,7 @@ static ALERTS: Map = map(&[
 
 static BACKLOG_AGE: Map = map(&[
     field("group", is("5m"), time(1, 30 * DAY), "A group is late when its oldest event is older."),
-    field("groups_over", is("10"), COUNT, "So many late groups page."),
+    field("groups_over", is("10"), COUNT, "More late groups than this page."),
 ]);
 
 static SKEW: Map = map(&[

@@ -40,6 +40,7 @@ use self::build::Builder;
 use self::check::Checker;
 use self::secret::Outside;
 use self::value::Slot;
+use crate::driver::alerts;
 use crate::event::Secret;
 use crate::store::embedded;
 use crate::{admin, listen};
@@ -75,6 +76,8 @@ pub struct Config {
     pub drain: Duration,
     /// The log.
     pub log: Log,
+    /// What an operator is told.
+    pub alerts: alerts::Settings,
     /// What to know about it.
     pub notes: Vec<Note>,
     /// The whole configuration as YAML, every default filled in, secrets as `***`. With the secrets put back it is a
@@ -170,6 +173,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     let store = builder.store(tree.at("store"));
     builder.about_slots(&upstream, &groups);
     builder.about_refusals(&groups, &sources);
+    builder.about_repeats(&sources, &store.retention);
     builder.about_relays(&sources, tree.at("shutdown").at("drain").get());
     Config {
         listen,
@@ -182,6 +186,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
         groups,
         drain: tree.at("shutdown").at("drain").get(),
         log: build::log(tree.at("log")),
+        alerts: build::alerts(tree.at("alerts")),
         effective: effective::yaml(&tree, &builder.meanings),
         notes: builder.notes,
         file,

@@ -205,7 +205,7 @@ fn address(url: &str) -> Option<(Uri, String)> {
 }
 
 /// An error with what is behind it.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(behind) = source {

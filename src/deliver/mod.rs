@@ -28,6 +28,7 @@ mod connect;
 mod fault;
 mod fetch;
 mod outcome;
+mod post;
 mod request;
 mod retry_after;
 mod settings;
@@ -51,6 +52,7 @@ use crate::metrics::Metrics;
 
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
 pub use outcome::{Answer, Attempt, BodyEnd, Follows, Limit, Outcome, Row, follows, table};
+pub use post::Poster;
 pub use retry_after::{RetryAfter, RetryScope};
 pub use settings::{Resign, Settings, SettingsError};
 

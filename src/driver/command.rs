@@ -1,13 +1,15 @@
 //! What people ask of the running driver.
 
+use std::time::Duration;
+
 use tokio::sync::oneshot;
 
 use super::policy::{Change, Expiry, FilePolicies, Live};
-use super::run::Driver;
+use super::run::{Driver, OVERDUE};
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, HeldAttempts, Rate, Settings, Slots, Sort};
+use crate::engine::{BreakerState, GroupView, HeldAttempts, Rate, Settings, Slots, Sort, Survey};
 use crate::event::{Group, Now};
 
 /// One wish; each answers over its own channel.
@@ -16,6 +18,8 @@ pub(super) enum Command {
     Groups(Sort, usize, oneshot::Sender<Vec<GroupView>>),
     /// Show the backlog's ages in the metrics; the groups with most pending events, so many.
     ShowBacklog(usize, oneshot::Sender<Vec<GroupView>>),
+    /// Everything that waits at one look, and what looking took; groups are late beyond this age.
+    Survey(Duration, oneshot::Sender<(Survey, Duration)>),
     /// One group.
     Group(Group, oneshot::Sender<GroupView>),
     /// Change one group, on what is queued too.
@@ -27,7 +31,7 @@ pub(super) enum Command {
     /// End the attempts of a group that are in flight; how many.
     Cancel(Group, oneshot::Sender<usize>),
     /// Groups with attempts that are under way for this long.
-    Held(std::time::Duration, oneshot::Sender<Vec<HeldAttempts>>),
+    Held(Duration, oneshot::Sender<Vec<HeldAttempts>>),
     /// The upstream as a whole.
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
@@ -56,7 +60,7 @@ pub struct UpstreamInfo {
     /// Who holds the slots.
     pub slots: Slots,
     /// The median of late attempts.
-    pub median: Option<std::time::Duration>,
+    pub median: Option<Duration>,
     /// Groups with pending events.
     pub active_groups: usize,
 }
@@ -69,6 +73,10 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             driver.show_backlog(now);
             let groups = if top == 0 { Vec::new() } else { driver.engine.groups(Sort::Depth, top, now.mono) };
             answer(reply, groups);
+        }
+        Command::Survey(late, reply) => {
+            let survey = driver.engine.survey(late, OVERDUE, now.mono);
+            answer(reply, (survey, driver.shared.clock.now().mono.since(now.mono)));
         }
         Command::Group(group, reply) => answer(reply, driver.engine.group(&group, now.mono)),
         Command::Change(group, change, expiry, reply) => {

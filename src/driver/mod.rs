@@ -3,6 +3,7 @@
 //! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
+pub mod alerts;
 mod append;
 pub mod budget;
 mod command;
@@ -12,6 +13,7 @@ mod outcome;
 pub mod policy;
 mod recover;
 pub mod rejections;
+mod release;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -26,14 +28,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, HeldAttempts, Policy, Rate, Slots, Sort};
+pub use crate::engine::{BreakerState, GroupView, HeldAttempts, Policy, Rate, Slots, Sort, Survey};
 use crate::engine::{Engine, Settings};
-use crate::event::{Event, EventId, Group, Mono, Now, Seq};
+use crate::event::{Event, EventId, Group, Mono, Now, Seq, Wall};
 use crate::metrics::Metrics;
 use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
 
+pub use alerts::{Alert, Alerts, Tested};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
@@ -41,6 +44,8 @@ pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
+use release::Release;
+pub use release::Unreleased;
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -60,13 +65,23 @@ const STALLED_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 /// A verified event on its way into the store, and who waits for the answer.
 struct Submission {
     event: Arc<Event>,
-    reply: oneshot::Sender<Result<Seq, Shed>>,
+    reply: oneshot::Sender<Result<Stored, Shed>>,
     /// Given back when the event is stored or refused, not when its sender stops waiting.
     _charge: Charge,
 }
 
+/// An event that is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its place.
+    pub seq: Seq,
+    /// The event that it repeats, for which it was stored as suppressed.
+    pub duplicate_of: Option<EventId>,
+}
+
 enum Fact {
     Submitted(Submission),
+    Release(Release),
     Command(Box<Command>),
     Stop,
 }
@@ -134,6 +149,8 @@ pub struct SourceInfo {
     pub key: Option<String>,
     /// Whether the signature covers every place that the rule reads.
     pub key_signed: bool,
+    /// When each of its secrets ends, in the order in which metrics count them.
+    pub secrets: Vec<Option<Wall>>,
 }
 
 struct Shared {
@@ -145,6 +162,7 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
     started: Now,
@@ -198,6 +216,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        alerts: Alerts::default(),
         anybody: Group::fallback(),
         started,
     });
@@ -241,7 +260,7 @@ impl Handle {
     ///
     /// # Errors
     /// Why it was not stored. With anything but [`Shed::TooSlow`], nothing of it was kept.
-    pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Seq, Shed> {
+    pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Stored, Shed> {
         self.shared.store.admits(&event.lane.group)?;
         let (reply, answer) = oneshot::channel();
         let submission = Fact::Submitted(Submission { event, reply, _charge: charge });
@@ -251,6 +270,18 @@ impl Handle {
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(Shed::Draining),
         }
         answer.await.unwrap_or(Err(Shed::Draining))
+    }
+
+    /// Lets a suppressed event go to the upstream after all: it goes to the end of its lane like one that was just accepted. Resolves
+    /// when that is durable (I7), with its place.
+    ///
+    /// # Errors
+    /// Why it was not released.
+    pub async fn release(&self, id: EventId) -> Result<Seq, Unreleased> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.facts.send(Fact::Release(Release { id, reply })).await;
+        sent.map_err(|_| Unreleased::Draining)?;
+        answer.await.unwrap_or(Err(Unreleased::Draining))
     }
 
     /// Has a live request answered by the upstream, by `deadline`. Dropping the future means that nobody waits any more: the request
@@ -310,6 +341,15 @@ impl Handle {
     /// The driver has ended.
     pub async fn show_backlog(&self, top: usize) -> Result<Vec<GroupView>, Ended> {
         self.ask(|reply| Command::ShowBacklog(top, reply)).await
+    }
+
+    /// Everything that waits at one look, for alerts: a group is late when its oldest event is older than `late`. Also the time that the
+    /// driver took for it.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn survey(&self, late: std::time::Duration) -> Result<(Survey, std::time::Duration), Ended> {
+        self.ask(|reply| Command::Survey(late, reply)).await
     }
 
     /// One group, active or not.
@@ -459,6 +499,12 @@ impl Handle {
     #[must_use]
     pub fn rejections(&self) -> &Rejections {
         &self.shared.rejections
+    }
+
+    /// What fires, what fired, and by which settings.
+    #[must_use]
+    pub fn alerts(&self) -> &Alerts {
+        &self.shared.alerts
     }
 
     /// The metrics that all parts count in.

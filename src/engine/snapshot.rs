@@ -17,7 +17,7 @@ fn minute(group: &GroupState) -> Minute {
 
 /// What is known of the events of a group that are in no lane: leased, or waiting for their time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Away {
+pub(super) struct Away {
     /// When the oldest of them was received, on the line.
     received: Option<i64>,
     /// When the next retry is due.
@@ -25,7 +25,7 @@ struct Away {
 }
 
 /// By group.
-type Elsewhere = HashMap<u32, Away>;
+pub(super) type Elsewhere = HashMap<u32, Away>;
 
 /// The earlier of two times, where there are any.
 fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Of all groups, or of one.
-    fn elsewhere(&self, wanted: Option<u32>) -> Elsewhere {
+    pub(super) fn elsewhere(&self, wanted: Option<u32>) -> Elsewhere {
         let mut away = Elsewhere::new();
         let leased =
             self.leases.iter().filter_map(|(_, lease)| Some((lease.gid, lease.work.event()?.1.received, None)));
@@ -185,12 +185,12 @@ impl Engine {
     }
 
     /// When the next retry of the group is due that waits for its time, in memory or in the store.
-    fn next_due(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere) -> Option<Mono> {
+    pub(super) fn next_due(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere) -> Option<Mono> {
         let stored = group.lanes().filter_map(|lid| Some(self.lanes.get(lid)?.rare.missed?.1)).min();
         earlier(elsewhere.get(&gid).and_then(|away| away.due), stored)
     }
 
-    fn oldest(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere, now: Mono) -> Duration {
+    pub(super) fn oldest(&self, gid: u32, group: &GroupState, elsewhere: &Elsewhere, now: Mono) -> Duration {
         let lanes = group.lanes().filter_map(|lid| self.lanes.get(lid));
         let away = elsewhere.get(&gid).and_then(|away| away.received);
         let received = lanes.filter_map(lane::LaneState::oldest).chain(away).min();
@@ -202,7 +202,7 @@ impl Engine {
         group.lanes().filter_map(|lid| self.lanes.get(lid)).any(lane::LaneState::is_reading)
     }
 
-    fn view(&self, group: &GroupState, oldest: Duration, due: Option<Mono>, now: Mono) -> GroupView {
+    pub(super) fn view(&self, group: &GroupState, oldest: Duration, due: Option<Mono>, now: Mono) -> GroupView {
         let state = self.state(group);
         let minute = minute(group);
         let (arrival_rate, drain_rate) = (minute.arrival_rate(now), minute.drain_rate(now));
@@ -250,6 +250,7 @@ impl Engine {
             Standing::Idle => State::Idle,
             Standing::Ready(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
             Standing::Ready(class) if class.has(Class::SLOW) && slow_full => State::Slow,
+            Standing::Ready(class) if class.has(Class::UNKNOWN) && !self.takes_unknown() => State::Slow,
             Standing::Ready(class) if class.has(Class::RETRY) && retry_full => State::RetrySlots,
             Standing::Ready(_) => State::Ready,
             Standing::Capped => State::Capped,
@@ -287,6 +288,9 @@ impl Engine {
                 format!("the upstream asked to wait (Retry-After), {} s more", left(held))
             }
             State::Held => "its events wait behind their order keys".into(),
+            State::Slow if !group.slow => {
+                "many groups turned slow at once, and it has not shown to be quick since".into()
+            }
             State::Slow => "slow groups hold all the slots they may".into(),
             State::RetrySlots => "retries hold all the slots they may".into(),
         }

@@ -14,7 +14,7 @@ use crate::event::{Secret, Wall};
 /// A secret made ready.
 pub(super) struct Armed {
     pub(super) value: Secret,
-    until: Option<Wall>,
+    pub(super) until: Option<Wall>,
     pub(super) label: Arc<str>,
     /// Its place in the configuration.
     pub(super) index: usize,

@@ -221,6 +221,11 @@ impl Verifier {
         self.secrets.len()
     }
 
+    /// When each configured secret ends; `None`: never.
+    pub fn secret_ends(&self) -> impl Iterator<Item = Option<Wall>> {
+        self.secrets.iter().map(|armed| armed.until)
+    }
+
     /// The configured secrets, ended ones with them, for trying what a wrong one would have to be.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.secrets.iter().map(|armed| &armed.value)

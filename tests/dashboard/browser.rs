@@ -68,6 +68,7 @@ impl Browser {
             "--disable-component-update",
             "--disable-sync",
             "--disable-dev-shm-usage",
+            "--hide-scrollbars",
             "--window-size=1280,900",
         ]
         .map(str::to_owned)

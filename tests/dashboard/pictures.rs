@@ -55,7 +55,7 @@ fn screenshots() {
         support::SHOPIFY_SECRET
     );
     let gateway = gateway(&yaml).start();
-    (0..12).for_each(|number| send(&gateway, HUNG, number));
+    (0..60).for_each(|number| send(&gateway, HUNG, number));
     (0..8).for_each(|number| send(&gateway, FAILING, number));
     (0..3_000).for_each(|number| send(&gateway, NOISY, number));
     browse(&gateway, async |browser| {
@@ -66,7 +66,7 @@ fn screenshots() {
             (0..40).for_each(|more| send(&gateway, NOISY, number + more));
             number += 40;
         }
-        keep(browser, "overview", "/", 1_180).await;
+        keep(browser, "overview", "/", 1_080).await;
         keep(browser, "groups", "/groups", 620).await;
         keep(browser, "group", &format!("/group?name={NOISY}"), 980).await;
         let failing = gateway.events(&format!("group={FAILING}"));

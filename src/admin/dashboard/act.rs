@@ -8,6 +8,7 @@ use super::{Visit, encoded, session, shell};
 use crate::admin::groups::{self, GroupPatch};
 use crate::admin::name;
 use crate::admin::problem::Problem;
+use crate::admin::release;
 use crate::admin::upstream::{self, UpstreamPatch};
 
 /// Does it, and leads back to the page it came from.
@@ -61,6 +62,22 @@ pub(super) async fn group(form: Form) -> Response {
             "cancel" => {
                 let cancelled = groups::cancel_attempts(admin, who, &group).await?;
                 Ok(format!("Attempts of {group} that were ended: {cancelled}. Their events are retried."))
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+/// `do` = release, of the event `id`.
+pub(super) async fn event(form: Form) -> Response {
+    let back = format!("/events/{}", encoded(form.fields.get("id").unwrap_or_default()));
+    done(form, &back, async |visit, fields| {
+        let (admin, who, id) = (&visit.admin, visit.who(), fields.need("id")?);
+        match fields.need("do")? {
+            "release" => {
+                release::released(admin, who, id).await?;
+                Ok("The event is queued at the end of its lane.".to_owned())
             }
             other => Err(unknown(other)),
         }

@@ -20,6 +20,8 @@ struct Page {
     line: Line,
     facts: Vec<(&'static str, String)>,
     attempts: Vec<Attempt>,
+    /// Why it was kept from delivery: the event that it repeats.
+    duplicate_of: Option<String>,
     whole: Option<Whole>,
 }
 
@@ -69,6 +71,7 @@ async fn made(visit: &Visit, shell: Shell, id: String) -> Result<Page, Problem> 
         line: Line::of(&record, now),
         facts,
         attempts: attempts.iter().map(Attempt::of).collect(),
+        duplicate_of: record.duplicate_of.map(|id| id.to_string()),
         whole: event.map(|event| Whole::of(&event)),
     })
 }

@@ -6,6 +6,7 @@
 //! [`shell::guarded`] says so to the browser, too.
 
 mod act;
+mod alerts;
 mod assets;
 mod audit;
 mod body;
@@ -66,8 +67,10 @@ pub(super) fn router(admin: &Arc<Admin>) -> Router<Arc<Admin>> {
         .route("/upstream", post(act::upstream))
         .route("/events", get(events::show))
         .route("/dead", get(events::dead))
+        .route("/event", post(act::event))
         .route("/events/{id}", get(event::show))
         .route("/events/{id}/body", get(super::api::body))
+        .route("/alerts", get(alerts::show))
         .route("/rejections", get(rejections::show))
         .route("/sources", get(sources::show))
         .route("/audit", get(audit::show))

@@ -8,7 +8,7 @@ use axum::response::Response;
 use super::groups::{Row, pending, why};
 use super::samples::Point;
 use super::shell::{Shell, live_page};
-use super::{Visit, chart, encoded};
+use super::{Visit, alerts, chart, encoded};
 use crate::admin::problem::Problem;
 use crate::admin::words;
 use crate::driver::{BreakerState, GroupView, HeldAttempts, Sort, UpstreamInfo};
@@ -41,6 +41,7 @@ struct Overview {
     noisy: Vec<Row>,
     waiting: Vec<Row>,
     held: Vec<Held>,
+    alerts: Vec<alerts::Row>,
     charts: Vec<Chart>,
 }
 
@@ -108,6 +109,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Overview, Problem> {
         noisy: rows(&by_share),
         waiting: rows(by_age.get(..ROWS).unwrap_or(&by_age)),
         held: held.iter().map(Held::of).collect(),
+        alerts: alerts::firing(visit),
         charts: charts(&samples.points(), now.wall),
     })
 }

@@ -128,7 +128,7 @@ impl Kept {
 impl Counters {
     fn now(admin: &Admin) -> Self {
         let metrics = admin.handle.metrics();
-        let counts = admin.handle.sources().iter().map(|source| metrics.counts_of(&source.name)).collect::<Vec<_>>();
+        let counts: Vec<_> = admin.handle.sources().iter().map(|source| metrics.numbers_of(&source.name, 0)).collect();
         Self {
             at: admin.handle.now(),
             accepted: counts.iter().map(|counts| counts.accepted).sum(),

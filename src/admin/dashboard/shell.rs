@@ -49,6 +49,8 @@ pub(super) struct Shell {
     pub(super) notice: Option<String>,
     /// The page's own path and query, to come back to.
     pub(super) here: String,
+    /// Alerts that fire.
+    pub(super) alerts: usize,
     pub(super) style: &'static str,
     pub(super) script: &'static str,
     /// Whether the page has parts that are sent again.
@@ -68,11 +70,12 @@ const fn entry(section: &'static str, path: &'static str, label: &'static str) -
 
 impl Shell {
     /// The navigation.
-    pub(super) const ENTRIES: [Entry; 8] = [
+    pub(super) const ENTRIES: [Entry; 9] = [
         entry("overview", "/", "Overview"),
         entry("groups", "/groups", "Groups"),
         entry("events", "/events", "Events"),
         entry("dead", "/dead", "Dead letters"),
+        entry("alerts", "/alerts", "Alerts"),
         entry("rejections", "/rejections", "Rejections"),
         entry("sources", "/sources", "Sources"),
         entry("configuration", "/configuration", "Configuration"),
@@ -102,6 +105,7 @@ impl Shell {
             // A stream renders the page again and again; what is said once is for the page itself.
             notice: visit.seat.as_ref().filter(|_| !visit.live).and_then(|seat| sessions.take_notice(seat)),
             here: visit.here.clone(),
+            alerts: visit.admin.handle.alerts().firing().len(),
             style: assets::style(),
             script: assets::script(),
             live: false,

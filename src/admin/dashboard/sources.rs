@@ -8,6 +8,7 @@ use super::{Visit, encoded};
 use crate::admin::problem::Problem;
 use crate::admin::words;
 use crate::driver::SourceInfo;
+use crate::event::Wall;
 
 #[derive(Template)]
 #[template(path = "sources.html")]
@@ -29,8 +30,16 @@ struct Row {
     dead: String,
     /// The part of accepted events without a key, and the reasons.
     fallback: Option<(String, Vec<(&'static str, String)>)>,
-    secrets: Vec<(u64, String)>,
+    suppressed: Option<String>,
+    secrets: Vec<Secret>,
     skew: Option<String>,
+}
+
+struct Secret {
+    index: usize,
+    matches: String,
+    /// When it ends, in words.
+    ends: Option<String>,
 }
 
 /// The page.
@@ -45,12 +54,20 @@ fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
 
 impl Row {
     fn of(visit: &Visit, source: &SourceInfo) -> Self {
-        let counts = visit.admin.handle.metrics().counts_of(&source.name);
-        let without_key: u64 = counts.fallback.iter().map(|(_, count)| count).sum();
+        let numbers = visit.admin.handle.metrics().numbers_of(&source.name, source.secrets.len());
+        let now = visit.admin.handle.now().wall;
+        let without_key: u64 = numbers.fallback.iter().map(|(_, count)| count).sum();
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
-        let part = words::percent(without_key as f64 / counts.accepted.max(1) as f64);
-        let reasons = counts.fallback.iter().filter(|(_, count)| *count > 0);
+        let part = words::percent(without_key as f64 / numbers.accepted.max(1) as f64);
+        let reasons = numbers.fallback.iter().filter(|(_, count)| *count > 0);
         let reasons = reasons.map(|(reason, count)| (*reason, words::count(*count))).collect();
+        let secret = |(index, (matches, until)): (usize, (&u64, &Option<Wall>))| Secret {
+            index,
+            matches: words::count(*matches),
+            ends: until.map(|at| {
+                if at <= now { "has ended".to_owned() } else { format!("ends in {}", words::span(at.since(now))) }
+            }),
+        };
         Self {
             name: source.name.to_string(),
             link: encoded(&source.name),
@@ -59,12 +76,13 @@ impl Row {
             verify: source.verify.clone(),
             key: source.key.clone(),
             key_signed: source.key_signed,
-            accepted: words::count(counts.accepted),
-            delivered: words::count(counts.delivered),
-            dead: words::count(counts.dead),
+            accepted: words::count(numbers.accepted),
+            delivered: words::count(numbers.delivered),
+            dead: words::count(numbers.dead),
             fallback: (without_key > 0).then_some((part, reasons)),
-            secrets: counts.secrets.iter().map(|(index, count)| (*index, words::count(*count))).collect(),
-            skew: (counts.skew_s.abs() >= 1.0).then(|| format!("{:+.0} s", counts.skew_s)),
+            suppressed: (numbers.suppressed > 0).then(|| words::count(numbers.suppressed)),
+            secrets: numbers.matches.iter().zip(&source.secrets).enumerate().map(secret).collect(),
+            skew: (numbers.skew_s.abs() >= 1.0).then(|| format!("{:+.0} s", numbers.skew_s)),
         }
     }
 }

@@ -70,6 +70,16 @@ pub(super) fn room(core: &Core) -> u64 {
     on_disk.min(margins(max.saturating_sub(used), settings.min_free.min(max / 8)))
 }
 
+/// Bytes until everybody is refused, by what was measured last.
+pub(super) fn room_bytes(core: &Core) -> u64 {
+    let measured = *core.measured.lock();
+    let settings = &core.settings;
+    let on_disk = measured.free.saturating_sub(settings.min_free);
+    let Some(max) = settings.max_bytes else { return on_disk };
+    let used = core.segments.bytes().saturating_add(measured.index_bytes);
+    on_disk.min(max.saturating_sub(used).saturating_sub(settings.min_free.min(max / 8)))
+}
+
 fn margins(free: u64, margin: u64) -> u64 {
     if margin == 0 {
         return if free == 0 { 0 } else { u64::MAX };

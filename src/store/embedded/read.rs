@@ -9,6 +9,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use super::core::Core;
+use super::marks;
 use crate::event::{Event, EventId, Lane, Seq, Wall};
 use crate::store::bucket::Family;
 use crate::store::index::{Descending, Index, Wanted};
@@ -379,6 +380,7 @@ fn highest(parts: &mut [Descending]) -> Result<Option<(Seq, &mut Descending)>, E
 
 /// [`crate::store::LaneStore::usage`].
 pub(super) fn usage(core: &Core) -> Usage {
+    let (room, room_bytes) = (marks::room(core), marks::room_bytes(core));
     let measured = *core.measured.lock();
     let now = core.clock.now().wall;
     let state = core.state.lock();
@@ -389,5 +391,7 @@ pub(super) fn usage(core: &Core) -> Usage {
         bytes: core.segments.bytes() + measured.index_bytes,
         free: measured.free,
         oldest: state.sums.received.first().map(Wall),
+        room,
+        room_bytes,
     }
 }

@@ -1,0 +1,125 @@
+//! The calls about alerts: what fires, what fired, and a message that tries the way to whoever is told.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+
+use super::Admin;
+use super::api::rfc3339;
+use super::audit::Who;
+use crate::driver::{Alert, Tested};
+
+type Shared = State<Arc<Admin>>;
+
+/// What fires now, and what resolved of late.
+#[derive(Serialize)]
+pub(super) struct AlertsView {
+    /// Pages first, then the latest first.
+    firing: Vec<AlertJson>,
+    /// The latest first; a hundred at most, since the start of the process.
+    resolved: Vec<AlertJson>,
+}
+
+/// An alert.
+#[derive(Serialize)]
+pub(super) struct AlertJson {
+    /// Its kind; docs/alerts.md lists all.
+    alert: &'static str,
+    /// `page` or `ticket`.
+    severity: &'static str,
+    /// `firing` or `resolved`.
+    state: &'static str,
+    /// Which group or source it is about, where there may be several alerts of the kind.
+    subject: Option<String>,
+    /// The groups that it names.
+    groups: Vec<String>,
+    /// Since when its condition holds.
+    since: String,
+    /// When it fired.
+    fired_at: String,
+    /// When it resolved; null while it fires.
+    resolved_at: Option<String>,
+    /// What is the case, with numbers.
+    what: String,
+    /// What that means.
+    means: &'static str,
+    /// What to do.
+    remedy: &'static str,
+    /// A command to paste.
+    command: String,
+}
+
+impl From<Alert> for AlertJson {
+    fn from(alert: Alert) -> Self {
+        Self {
+            alert: alert.name,
+            severity: alert.severity.as_str(),
+            state: if alert.resolved.is_some() { "resolved" } else { "firing" },
+            subject: alert.subject.map(Into::into),
+            groups: alert.groups,
+            since: rfc3339(alert.since),
+            fired_at: rfc3339(alert.fired),
+            resolved_at: alert.resolved.map(rfc3339),
+            what: alert.what,
+            means: alert.means,
+            remedy: alert.remedy,
+            command: alert.command,
+        }
+    }
+}
+
+/// An alert as the status shows it: enough to know whether to look.
+#[derive(Serialize)]
+pub(super) struct Firing {
+    alert: &'static str,
+    severity: &'static str,
+    since: String,
+    what: String,
+}
+
+/// What fires now, in short.
+pub(super) fn firing(admin: &Admin) -> Vec<Firing> {
+    let short = |alert: Alert| Firing {
+        alert: alert.name,
+        severity: alert.severity.as_str(),
+        since: rfc3339(alert.since),
+        what: alert.what,
+    };
+    admin.handle.alerts().firing().into_iter().map(short).collect()
+}
+
+pub(super) async fn list(State(admin): Shared) -> Json<AlertsView> {
+    let alerts = admin.handle.alerts();
+    let json = |list: Vec<Alert>| list.into_iter().map(AlertJson::from).collect();
+    Json(AlertsView { firing: json(alerts.firing()), resolved: json(alerts.resolved()) })
+}
+
+/// What became of a test message.
+#[derive(Serialize)]
+pub(super) struct TestedJson {
+    /// Whether the receiver took it.
+    sent: bool,
+    /// Why not, in words; empty when it did.
+    error: String,
+}
+
+/// Posts a test message to `alerts.webhook`, once, and waits for the receiver's answer.
+pub(super) async fn test(State(admin): Shared, who: Who) -> Json<TestedJson> {
+    let handle = &admin.handle;
+    let tested = handle.alerts().test(handle.now().wall, handle.metrics()).await;
+    let (sent, error) = match tested {
+        Tested::Sent => (true, String::new()),
+        Tested::NoWebhook => {
+            (false, "alerts.webhook is not set, so nobody is told; set it to an address that takes JSON".to_owned())
+        }
+        Tested::Failed(error) => (false, format!("alerts.webhook did not take it: {error}")),
+    };
+    admin.audit(
+        who,
+        "alerts.webhook",
+        if sent { "a test message was posted" } else { "a test message could not be posted" },
+    );
+    Json(TestedJson { sent, error })
+}
