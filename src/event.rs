@@ -3,6 +3,8 @@
 //! Every other module speaks in these types. Nothing here does I/O, reads a clock or
 //! decides anything; there are constructors, written forms and nothing else.
 
+mod wait;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -11,6 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+
+pub use wait::{WaitReason, WaitSplit};
 
 /// A moment on the monotonic clock, in microseconds. Deadlines, leases, windows and
 /// rates are computed on it; it is never stored and never shown.

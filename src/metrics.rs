@@ -26,7 +26,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 
-use crate::event::{KeySource, Missing};
+use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
 use ages::Ages;
 use alerts::AlertMetrics;
 use groups::GroupMetrics;
@@ -86,6 +86,17 @@ struct BuildLabel {
     durability: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WaitLabel {
+    reason: &'static str,
+}
+
+/// Every reason's counter, there from the first scrape on, with zeros.
+fn reasons(family: Family<WaitLabel, Counter<f64, AtomicU64>>) -> Vec<Counter<f64, AtomicU64>> {
+    let counter = |reason: WaitReason| family.get_or_create_owned(&WaitLabel { reason: reason.as_str() });
+    WaitReason::ALL.into_iter().map(counter).collect()
+}
+
 /// All metrics.
 #[derive(Debug)]
 pub struct Metrics {
@@ -102,11 +113,14 @@ pub struct Metrics {
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
     live: Family<OutcomeLabel, Counter>,
+    /// In the order of [`WaitReason::ALL`].
+    wait_reasons: Vec<Counter<f64, AtomicU64>>,
     delivered: Family<SourceLabel, Counter>,
     suppressed: Family<SourceLabel, Counter>,
     released: Family<SourceLabel, Counter>,
     unmarked: Family<ReasonLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
+    discarded: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
     quiet: QuietWaits,
@@ -164,10 +178,12 @@ impl Metrics {
             released: names.add("events_released", &["source"], "Suppressed events that a person let go to the upstream after all", Family::default()),
             unmarked: names.add("dedupe_missing", &["source", "reason"], "Events of sources with dedupe in which its key was not found: they are never taken for a repeat", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
+            discarded: names.add("events_discarded", &["source"], "Events that a person threw away", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
+            wait_reasons: reasons(names.add("wait_reason_seconds", &["reason"], "Waits until the lease, of events and of live requests, by what they were for", Family::default())),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
             quiet: QuietWaits::default(),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
@@ -231,6 +247,7 @@ impl Metrics {
             suppressed: self.suppressed.get_or_create_owned(&label),
             released: self.released.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
+            discarded: self.discarded.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
         }
@@ -247,6 +264,15 @@ impl Metrics {
         if quiet {
             self.quiet_wait_seconds.observe(wait.as_secs_f64());
             self.quiet.add(wait);
+        }
+    }
+
+    /// An event or a live request got its lease after it had waited for this.
+    pub fn waited_for(&self, split: &WaitSplit) {
+        for (reason, span) in split.iter() {
+            if let Some(counter) = self.wait_reasons.get(reason as usize) {
+                counter.inc_by(span.as_secs_f64());
+            }
         }
     }
 
@@ -319,6 +345,7 @@ pub struct EventMetrics {
     suppressed: Counter,
     released: Counter,
     dead: Counter,
+    discarded: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
 }
@@ -355,6 +382,11 @@ impl EventMetrics {
     /// An event is delivered, durably.
     pub fn delivered(&self) {
         self.delivered.inc();
+    }
+
+    /// An event is discarded, durably.
+    pub fn discarded(&self) {
+        self.discarded.inc();
     }
 
     /// An event is dead, durably.

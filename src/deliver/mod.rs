@@ -38,7 +38,6 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::clock::Clock;
-use crate::event::{Event, Now};
+use crate::event::{Event, Now, WaitSplit};
 use crate::metrics::Metrics;
 
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
@@ -77,8 +76,8 @@ pub struct Job {
     pub will_retry: bool,
     /// How long the event waited: from its commit, for a retry from its due time, to the lease.
     pub wait: Duration,
-    /// Why it waited, one word: `turn`, `cap`, `rate`, `retry` …
-    pub wait_reason: Cow<'static, str>,
+    /// What it waited for.
+    pub waited: WaitSplit,
     /// Whether a person asked for it again.
     pub replay: bool,
     /// A deadline of its own, from now, where it is earlier than the settings' (a sender that waits for the answer).
@@ -96,7 +95,7 @@ impl Job {
             attempt: 1,
             will_retry: false,
             wait: Duration::ZERO,
-            wait_reason: Cow::Borrowed("none"),
+            waited: WaitSplit::default(),
             replay: false,
             timeout: None,
             keep_bytes: EXCERPT_BYTES_MAX,

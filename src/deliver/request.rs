@@ -219,7 +219,7 @@ fn add_fairlane(job: &Job, headers: &mut HeaderMap) {
     put("fairlane-attempt", &job.attempt.to_string());
     put("fairlane-received-at", &rfc_3339(event.received));
     put("fairlane-wait-ms", &job.wait.as_millis().to_string());
-    put("fairlane-wait-reason", &job.wait_reason);
+    put("fairlane-wait-reason", &job.waited.to_string());
     put("fairlane-verified", &event.verified);
     put("fairlane-will-retry", if job.will_retry { "true" } else { "false" });
     if let Some(id) = &event.provider_event_id {

@@ -8,12 +8,14 @@ mod append;
 pub mod budget;
 mod command;
 mod delivery;
+pub mod job;
 pub mod live;
 mod outcome;
 pub mod policy;
 mod recover;
 pub mod rejections;
 mod release;
+pub mod removal;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -28,9 +30,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, HeldAttempts, Policy, Rate, Slots, Sort, Survey};
+pub use crate::engine::{BreakerState, GroupView, Held, HungAttempts, Policy, Rate, Removal, Slots, Sort, Survey};
 use crate::engine::{Engine, Settings};
-use crate::event::{Event, EventId, Group, Mono, Now, Seq, Wall};
+use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
 use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
@@ -40,12 +42,15 @@ pub use alerts::{Alert, Alerts, Tested};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
+use job::Jobs;
+pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
 use release::Release;
 pub use release::Unreleased;
+pub use removal::{Removed, Target};
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -162,6 +167,7 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    jobs: Jobs,
     alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
@@ -205,6 +211,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
@@ -216,11 +223,13 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        jobs,
         alerts: Alerts::default(),
         anybody: Group::fallback(),
         started,
     });
-    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    let channels = (receiver, called, facts.downgrade());
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -397,8 +406,24 @@ impl Handle {
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn held_attempts(&self, older: std::time::Duration) -> Result<Vec<HeldAttempts>, Ended> {
-        self.ask(|reply| Command::Held(older, reply)).await
+    pub async fn hung_attempts(&self, older: std::time::Duration) -> Result<Vec<HungAttempts>, Ended> {
+        self.ask(|reply| Command::Hung(older, reply)).await
+    }
+
+    /// What events and live requests of all groups waited for that got their lease in the last minute.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn waited(&self) -> Result<WaitSplit, Ended> {
+        self.ask(Command::Waited).await
+    }
+
+    /// Order keys of a group whose head waits for a further attempt, or is one: those that have waited longest, and how many there are.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn held(&self, group: Group, limit: usize) -> Result<(Vec<Held>, usize), Ended> {
+        self.ask(|reply| Command::Held(group, limit, reply)).await
     }
 
     /// The upstream as a whole.

@@ -208,6 +208,7 @@ impl Row {
             seq: self.seq,
             id: self.id,
             lane: self.lane.clone(),
+            order: self.order.clone(),
             key_source: self.key_source.clone(),
             source: Arc::clone(&self.source),
             received: self.received,

@@ -8,8 +8,10 @@ use super::{Visit, encoded, session, shell};
 use crate::admin::groups::{self, GroupPatch};
 use crate::admin::name;
 use crate::admin::problem::Problem;
-use crate::admin::release;
 use crate::admin::upstream::{self, UpstreamPatch};
+use crate::admin::words;
+use crate::admin::{release, removal};
+use crate::driver::{Action, Removal};
 
 /// Does it, and leads back to the page it came from.
 async fn done(form: Form, back: &str, act: impl AsyncFnOnce(&Visit, &Fields) -> Result<String, Problem>) -> Response {
@@ -63,13 +65,40 @@ pub(super) async fn group(form: Form) -> Response {
                 let cancelled = groups::cancel_attempts(admin, who, &group).await?;
                 Ok(format!("Attempts of {group} that were ended: {cancelled}. Their events are retried."))
             }
+            "divert" => {
+                let job = removal::begin(admin, who, &group, Action::Divert, "dashboard".to_owned()).await?;
+                Ok(format!("Job {} moves {} to the dead letters.", job.id, words::events(job.total)))
+            }
+            "discard" if fields.get("confirm") != Some(group.as_str()) => Err(Problem::Parameter(format!(
+                "confirm: expected the group's name, {:?}: what is thrown away cannot be replayed",
+                group.as_str()
+            ))),
+            "discard" => {
+                let job = removal::begin(admin, who, &group, Action::Discard, "dashboard".to_owned()).await?;
+                Ok(format!("Job {} throws {} away.", job.id, words::events(job.total)))
+            }
             other => Err(unknown(other)),
         }
     })
     .await
 }
 
-/// `do` = release, of the event `id`.
+/// `do` = cancel, of the job `id`.
+pub(super) async fn job(form: Form) -> Response {
+    done(form, "/jobs", async |visit, fields| {
+        let id = fields.number("id")?.unwrap_or(0);
+        match fields.need("do")? {
+            "cancel" => {
+                let job = removal::call_off(&visit.admin, visit.who(), id)?;
+                Ok(format!("Job {} is called off; what it has done stays done.", job.id))
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+/// `do` = release, skip or discard, of the event `id`.
 pub(super) async fn event(form: Form) -> Response {
     let back = format!("/events/{}", encoded(form.fields.get("id").unwrap_or_default()));
     done(form, &back, async |visit, fields| {
@@ -78,6 +107,14 @@ pub(super) async fn event(form: Form) -> Response {
             "release" => {
                 release::released(admin, who, id).await?;
                 Ok("The event is queued at the end of its lane.".to_owned())
+            }
+            "skip" => {
+                removal::end(admin, who, id, Removal::Skip).await?;
+                Ok("The event is with the dead letters; what waited behind it goes on.".to_owned())
+            }
+            "discard" => {
+                removal::end(admin, who, id, Removal::Discard).await?;
+                Ok("The event is thrown away; what waited behind it goes on.".to_owned())
             }
             other => Err(unknown(other)),
         }

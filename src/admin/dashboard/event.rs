@@ -6,7 +6,7 @@ use axum::response::Response;
 
 use super::events::Line;
 use super::shell::{Shell, page};
-use super::{Visit, body, curl};
+use super::{Visit, body, curl, waits};
 use crate::admin::api::{event_id, rfc3339};
 use crate::admin::problem::Problem;
 use crate::admin::words;
@@ -36,6 +36,7 @@ struct Attempt {
     number: u32,
     at: String,
     took: String,
+    waited: String,
     outcome: String,
     good: bool,
     status: Option<u16>,
@@ -98,6 +99,7 @@ impl Attempt {
             number: note.number,
             at: rfc3339(note.started),
             took: words::span(note.took),
+            waited: waits::line(&note.waited),
             outcome: note.outcome.to_string(),
             good: &*note.outcome == "delivered",
             status: note.status,

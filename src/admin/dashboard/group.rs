@@ -9,8 +9,9 @@ use super::events::Line;
 use super::groups::Row;
 use super::samples::GroupPoint;
 use super::shell::{Shell, live_page};
-use super::{Visit, chart};
+use super::{Visit, chart, waits};
 use crate::admin::audit::Entry;
+use crate::admin::inside::{self, Inside};
 use crate::admin::name;
 use crate::admin::problem::Problem;
 use crate::admin::words;
@@ -31,6 +32,8 @@ struct Page {
     held: Option<String>,
     events: Vec<Line>,
     charts: Vec<(&'static str, String)>,
+    waited: Vec<waits::Part>,
+    inside: Inside,
 }
 
 struct Fact {
@@ -56,7 +59,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let view = handle.group(group.clone()).await?;
     let changes = handle.changes().await?;
     let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
-    let held = handle.held_attempts(Duration::ZERO).await?.into_iter().find(|held| held.group == group);
+    let held = handle.hung_attempts(Duration::ZERO).await?.into_iter().find(|held| held.group == group);
     let query = Query { group: Some(group.clone()), limit: EVENTS, ..Query::default() };
     let events = handle.events(query).await?.records;
     let now = handle.now().wall;
@@ -72,6 +75,8 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     Ok(Page {
         shell,
         row: Row::of(&view, samples),
+        waited: waits::parts(&view.waited),
+        inside: inside::of(&visit.admin, &group).await?,
         facts,
         change: change.map(|live| Change::of(&live, visit.admin.audit.latest(group.as_str()).as_ref(), now)),
         held: held.map(|held| {

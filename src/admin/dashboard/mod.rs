@@ -18,6 +18,7 @@ mod events;
 mod form;
 mod group;
 mod groups;
+mod jobs;
 mod live;
 mod overview;
 mod rejections;
@@ -26,6 +27,7 @@ mod session;
 mod shell;
 mod sign;
 mod sources;
+mod waits;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -70,6 +72,7 @@ pub(super) fn router(admin: &Arc<Admin>) -> Router<Arc<Admin>> {
         .route("/event", post(act::event))
         .route("/events/{id}", get(event::show))
         .route("/events/{id}/body", get(super::api::body))
+        .route("/jobs", get(jobs::show).post(act::job))
         .route("/alerts", get(alerts::show))
         .route("/rejections", get(rejections::show))
         .route("/sources", get(sources::show))

@@ -8,10 +8,10 @@ use axum::response::Response;
 use super::groups::{Row, pending, why};
 use super::samples::Point;
 use super::shell::{Shell, live_page};
-use super::{Visit, alerts, chart, encoded};
+use super::{Visit, alerts, chart, encoded, waits};
 use crate::admin::problem::Problem;
 use crate::admin::words;
-use crate::driver::{BreakerState, GroupView, HeldAttempts, Sort, UpstreamInfo};
+use crate::driver::{BreakerState, GroupView, HungAttempts, Sort, UpstreamInfo};
 use crate::event::{Now, Wall};
 
 /// Rows of each list.
@@ -43,6 +43,7 @@ struct Overview {
     held: Vec<Held>,
     alerts: Vec<alerts::Row>,
     charts: Vec<Chart>,
+    waited: Vec<waits::Part>,
 }
 
 struct Tile {
@@ -94,7 +95,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Overview, Problem> {
     let by_share = handle.groups(Sort::Seconds, ROWS).await?;
     let by_age = handle.groups(Sort::Age, LOOKED_AT).await?;
     let info = handle.upstream().await?;
-    let held = handle.held_attempts(HELD).await?;
+    let held = handle.hung_attempts(HELD).await?;
     let now = handle.now();
     let samples = &visit.admin.dashboard.samples;
     let (tone, verdict) = verdict(&info, &by_share, &by_age, now);
@@ -111,6 +112,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Overview, Problem> {
         held: held.iter().map(Held::of).collect(),
         alerts: alerts::firing(visit),
         charts: charts(&samples.points(), now.wall),
+        waited: waits::parts(&handle.waited().await?),
     })
 }
 
@@ -199,7 +201,7 @@ impl Slots {
 }
 
 impl Held {
-    fn of(held: &HeldAttempts) -> Self {
+    fn of(held: &HungAttempts) -> Self {
         Self {
             name: held.group.to_string(),
             link: encoded(held.group.as_str()),

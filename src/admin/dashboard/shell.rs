@@ -70,11 +70,12 @@ const fn entry(section: &'static str, path: &'static str, label: &'static str) -
 
 impl Shell {
     /// The navigation.
-    pub(super) const ENTRIES: [Entry; 9] = [
+    pub(super) const ENTRIES: [Entry; 10] = [
         entry("overview", "/", "Overview"),
         entry("groups", "/groups", "Groups"),
         entry("events", "/events", "Events"),
         entry("dead", "/dead", "Dead letters"),
+        entry("jobs", "/jobs", "Jobs"),
         entry("alerts", "/alerts", "Alerts"),
         entry("rejections", "/rejections", "Rejections"),
         entry("sources", "/sources", "Sources"),

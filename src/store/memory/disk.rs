@@ -192,6 +192,7 @@ impl Entry {
             seq,
             id: event.id,
             lane: event.lane.clone(),
+            order: event.order.clone(),
             key_source: event.key_source.clone(),
             source: Arc::clone(&event.source),
             received: event.received,

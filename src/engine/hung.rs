@@ -8,7 +8,7 @@ use crate::event::{Group, Mono};
 
 /// A group's attempts that have been under way for long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldAttempts {
+pub struct HungAttempts {
     /// Whose.
     pub group: Group,
     /// How many.
@@ -20,7 +20,7 @@ pub struct HeldAttempts {
 impl Engine {
     /// Groups with attempts that were sent `older` ago or earlier, those that hold longest first. Takes time in the number of slots.
     #[must_use]
-    pub fn held_attempts(&self, older: Duration, now: Mono) -> Vec<HeldAttempts> {
+    pub fn hung_attempts(&self, older: Duration, now: Mono) -> Vec<HungAttempts> {
         let sent = self.leases.iter().filter_map(|(_, lease)| Some((lease.gid, now.since(lease.sent?))));
         let mut by_group: HashMap<u32, (u32, Duration)> = HashMap::new();
         for (gid, age) in sent.filter(|(_, age)| *age >= older) {
@@ -29,9 +29,9 @@ impl Engine {
             *oldest = age.max(*oldest);
         }
         let named = |(gid, (attempts, oldest)): (u32, (u32, Duration))| {
-            Some(HeldAttempts { group: self.groups.get(gid)?.name.clone(), attempts, oldest })
+            Some(HungAttempts { group: self.groups.get(gid)?.name.clone(), attempts, oldest })
         };
-        let mut held: Vec<HeldAttempts> = by_group.into_iter().filter_map(named).collect();
+        let mut held: Vec<HungAttempts> = by_group.into_iter().filter_map(named).collect();
         held.sort_unstable_by(|a, b| b.oldest.cmp(&a.oldest).then_with(|| a.group.cmp(&b.group)));
         held
     }
