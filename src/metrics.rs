@@ -153,6 +153,10 @@ pub struct Metrics {
     pub config_ok: Gauge,
     /// Invariants found broken; must stay 0.
     pub invariant_violations: Counter,
+    /// Spans that the collector has.
+    pub spans_exported: Counter,
+    /// Spans that it does not get.
+    pub spans_dropped: Counter,
 }
 
 impl Metrics {
@@ -202,6 +206,8 @@ impl Metrics {
             buffered_bytes: names.add("buffered_bytes", &[], "Bytes of bodies in memory that are not stored yet", Gauge::default()),
             config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
+            spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
+            spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
             alerts: AlertMetrics::new(&mut names),
             names,
         };

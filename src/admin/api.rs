@@ -218,6 +218,8 @@ pub(super) struct EventView {
     /// The event that it repeats, of one that is or was suppressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate_of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
@@ -402,6 +404,7 @@ impl From<Record> for EventView {
             reason: record.reason.into(),
             body_bytes: record.body_bytes,
             duplicate_of: record.duplicate_of.map(|id| id.to_string()),
+            trace_id: record.trace.map(|id| uuid::Uuid::from_bytes(id).as_simple().to_string()),
         }
     }
 }

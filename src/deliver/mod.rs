@@ -46,7 +46,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::clock::Clock;
-use crate::event::{Event, Now, WaitSplit};
+use crate::event::{Event, Now, Trace, WaitSplit};
 use crate::metrics::Metrics;
 
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
@@ -84,6 +84,8 @@ pub struct Job {
     pub timeout: Option<Duration>,
     /// Bytes of the answer's body to keep: [`EXCERPT_BYTES_MAX`], more where the answer is to be relayed.
     pub keep_bytes: usize,
+    /// The trace and the span that the upstream's work is a part of; `None`: what the sender said of traces goes as it came.
+    pub trace: Option<Trace>,
 }
 
 impl Job {
@@ -91,6 +93,7 @@ impl Job {
     #[must_use]
     pub fn new(event: Arc<Event>) -> Self {
         Self {
+            trace: event.trace,
             event,
             attempt: 1,
             will_retry: false,

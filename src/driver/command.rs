@@ -1,5 +1,6 @@
 //! What people ask of the running driver.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -8,6 +9,7 @@ use super::job::Job;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::removal::{Removed, Target};
 use super::run::{Driver, OVERDUE};
+use super::traced::traced;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
@@ -141,7 +143,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             driver.upstream.replace(*settings);
             driver.apply_upstream(now);
             driver.engine.set_policies(driver.policies.policies(), now);
-            driver.delivery.replace(deliver);
+            driver.delivery.replace(traced(deliver, Arc::clone(&driver.shared.spans)));
             answer(reply, ());
         }
     }

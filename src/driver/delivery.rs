@@ -15,7 +15,7 @@ use super::removal::Removals;
 use super::watch::Watch;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
-use crate::event::{Event, EventId, Group, Lane, Now, Seq, WaitSplit, Wall};
+use crate::event::{Event, EventId, Group, Lane, Now, Seq, Trace, WaitSplit, Wall};
 use crate::metrics::{EventMetrics, Metrics};
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
 
@@ -56,7 +56,7 @@ struct Ended {
     note: AttemptNote,
     source: Arc<str>,
     /// Of which event, for the log; `None` when it could not be read.
-    event: Option<(EventId, Group)>,
+    event: Option<(EventId, Group, Option<Trace>)>,
 }
 
 /// What is under way, and what belongs to it.
@@ -264,7 +264,7 @@ impl Delivery {
                 }
                 // Of an event that could not be read the source is not known either.
                 let source = event.as_ref().map_or_else(Arc::default, |event| Arc::clone(&event.source));
-                let event = event.map(|event| (event.id, event.lane.group.clone()));
+                let event = event.map(|event| (event.id, event.lane.group.clone(), event.trace));
                 self.ended.insert(seq, Ended { note: outcome::note(&attempt, waited), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
             }
@@ -326,13 +326,14 @@ impl Delivery {
             self.ended.remove(&settle.seq).map_or_else(Default::default, |ended| (ended.source, ended.event));
         // One that a person ended had no attempt now that would say whose it is.
         if let Some(ending) = self.removals.ended(settle.seq) {
-            (source, event) = (ending.source, Some((ending.id, ending.group)));
+            (source, event) = (ending.source, Some((ending.id, ending.group, None)));
         }
         match &settle.verdict {
             engine::Verdict::Delivered => self.counters(&source).delivered(),
             engine::Verdict::Dead(reason) => {
-                let (id, group) = event.map(|(id, group)| (id.to_string(), group.to_string())).unwrap_or_default();
-                tracing::warn!(id, group, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
+                let trace_id = event.as_ref().and_then(|(_, _, trace)| trace.map(Trace::id_text));
+                let (id, group) = event.map(|(id, group, _)| (id.to_string(), group.to_string())).unwrap_or_default();
+                tracing::warn!(id, group, trace_id, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
                 self.counters(&source).dead();
             }
             engine::Verdict::Discarded => self.counters(&source).discarded(),

@@ -19,6 +19,7 @@ pub mod removal;
 mod run;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod upstream;
 mod watch;
 
@@ -34,6 +35,7 @@ pub use crate::engine::{BreakerState, GroupView, Held, HungAttempts, Policy, Rat
 use crate::engine::{Engine, Settings};
 use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
+use crate::spans::Recorder;
 use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
@@ -172,6 +174,7 @@ struct Shared {
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
     started: Now,
+    spans: Arc<Recorder>,
 }
 
 /// What every other part holds of the driver.
@@ -215,6 +218,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
+    let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
     let shared = Arc::new(Shared {
         store: parts.store,
         clock: parts.clock,
@@ -227,6 +231,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         alerts: Alerts::default(),
         anybody: Group::fallback(),
         started,
+        spans,
     });
     let channels = (receiver, called, facts.downgrade());
     let driver = Driver::new(channels, Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
@@ -536,6 +541,12 @@ impl Handle {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
+    }
+
+    /// Where spans go.
+    #[must_use]
+    pub fn spans(&self) -> &Arc<Recorder> {
+        &self.shared.spans
     }
 
     /// The clock that all parts share.

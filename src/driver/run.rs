@@ -19,6 +19,7 @@ use super::delivery::Delivery;
 use super::job::{self, Job};
 use super::live::Call;
 use super::policy::PolicyTable;
+use super::traced::traced;
 use super::upstream::UpstreamTable;
 use super::{Fact, Shared, recover};
 use crate::deliver::Deliver;
@@ -59,6 +60,7 @@ impl Driver {
         (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
         deliver: Deliver,
     ) -> Self {
+        let deliver = traced(deliver, Arc::clone(&shared.spans));
         let delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));

@@ -290,6 +290,8 @@ pub struct Record {
     pub body_bytes: u32,
     /// The event that it repeats, of one that is or was suppressed.
     pub duplicate_of: Option<EventId>,
+    /// The trace that it belongs to.
+    pub trace: Option<[u8; 16]>,
 }
 
 /// An event's record with all that was tried.

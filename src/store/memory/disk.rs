@@ -208,6 +208,7 @@ impl Entry {
             },
             body_bytes: u32::try_from(event.body.len()).unwrap_or(u32::MAX),
             duplicate_of: self.duplicate_of,
+            trace: event.trace.map(|trace| trace.id),
         }
     }
 
