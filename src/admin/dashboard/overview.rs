@@ -124,7 +124,8 @@ fn verdict(info: &UpstreamInfo, by_share: &[GroupView], by_age: &[GroupView], no
     if let BreakerState::Open { .. } | BreakerState::HalfOpen = info.breaker {
         return ("bad", format!("The upstream is in trouble. {}", upstream_words(info, now)));
     }
-    let noisy = by_share.first().filter(|view| view.share >= NOISY_SHARE && view.queued > u64::from(view.concurrency));
+    let large = |view: &&GroupView| view.share >= NOISY_SHARE && view.queued > u64::from(view.concurrency);
+    let noisy = by_share.iter().filter(large).max_by_key(|view| pending(view));
     let waits = |view: &&GroupView| view.oldest >= WAITS && view.queued + u64::from(view.live) > 0;
     if let Some(noisy) = noisy {
         let (share, own) = (words::percent(noisy.share), words::events(pending(noisy)));
