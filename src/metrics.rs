@@ -81,6 +81,11 @@ struct StateLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToLabel {
+    to: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabel {
     version: String,
     durability: String,
@@ -125,6 +130,7 @@ pub struct Metrics {
     quiet_wait_seconds: Histogram,
     quiet: QuietWaits,
     slots: Family<StateLabel, Gauge>,
+    dedicated: Family<ToLabel, Counter>,
     breaker: Gauge,
     retries_overdue: Gauge,
     backlog_age: Ages,
@@ -191,7 +197,8 @@ impl Metrics {
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
             quiet: QuietWaits::default(),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
-            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free", Family::default()),
+            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free for any group; dedicated are taken out of the total for groups that have slots of their own", Family::default()),
+            dedicated: names.add("dedicated_transitions", &["to"], "Groups that now stand so with slots of their own: steady, watching, promoted, cooling, no_lane_available", Family::default()),
             breaker: names.add("breaker_state", &[], "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open", Gauge::default()),
             retries_overdue: names.add("retries_overdue", &[], "Retries whose time came more than 10 s ago although a slot is free and no pause, breaker, rate or cap holds them; 0", Gauge::default()),
             backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
@@ -283,11 +290,16 @@ impl Metrics {
     }
 
     /// What the scheduler stands at: slots by who holds them (names and counts), the breaker's position (0 to 3).
-    pub fn scheduler(&self, slots: [(&'static str, u32); 4], breaker: i64) {
+    pub fn scheduler(&self, slots: [(&'static str, u32); 5], breaker: i64) {
         for (state, count) in slots {
             self.slots.get_or_create(&StateLabel { state }).set(count.into());
         }
         self.breaker.set(breaker);
+    }
+
+    /// A group stands so with slots of its own now.
+    pub fn dedicated(&self, to: &'static str) {
+        self.dedicated.get_or_create(&ToLabel { to }).inc();
     }
 
     /// How old the oldest event of each group is, from which age on a group is late, and how many retries are overdue.
@@ -484,6 +496,7 @@ mod tests {
         metrics.commit_seconds.observe(0.001);
         metrics.attempted("delivered", Duration::from_millis(3));
         metrics.lived("relayed");
+        metrics.dedicated("promoted");
         let text = metrics.encode().unwrap();
         for line in [
             r#"fairlane_events_accepted_total{source="/hooks"} 3"#,
@@ -500,6 +513,7 @@ mod tests {
             r#"fairlane_clock_skew_seconds{source="/hooks"} -3.0"#,
             r#"fairlane_build_info{version="0.1.0",durability="fsync"} 1"#,
             r#"fairlane_key_fetches_total{outcome="not_there"} 1"#,
+            r#"fairlane_dedicated_transitions_total{to="promoted"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,
             r#"fairlane_live_requests_total{outcome="relayed"} 1"#,

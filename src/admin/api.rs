@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::Admin;
 use super::alerts::{Firing, firing};
+use super::dedicated::StatusJson;
 use super::name;
 use super::problem::Problem;
 use crate::driver::{self, AttemptNote, GroupView, Record, Status, Story};
@@ -96,6 +97,8 @@ pub(super) struct StatusView {
     backlog: BacklogView,
     /// Milliseconds by what was waited for, of all that got their lease in the last minute; null when the driver does not answer.
     waited_ms: Option<Waited>,
+    /// Null: the driver does not say in time.
+    dedicated: Option<StatusJson>,
     store: StoreView,
     /// What fires, pages first; `/alerts` has all of it.
     alerts: Vec<Firing>,
@@ -120,6 +123,9 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
     let started = handle.started();
     let not_ready_reason = not_ready(&admin);
     let waited = tokio::time::timeout(BACKLOG_PATIENCE, handle.waited()).await;
+    // The status comes also when the driver is held up.
+    let upstream = tokio::time::timeout(BACKLOG_PATIENCE, handle.upstream()).await;
+    let dedicated = upstream.into_iter().flatten().next().map(|info| StatusJson::of(&info.dedicated, now.wall));
     Json(StatusView {
         version: env!("CARGO_PKG_VERSION"),
         started_at: rfc3339(started.wall),
@@ -135,6 +141,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
             oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
         waited_ms: waited.ok().and_then(Result::ok).map(Waited),
+        dedicated,
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
         alerts: firing(&admin),
     })

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::api::{Waited, rfc3339, unreadable};
 use super::audit::Who;
+use super::dedicated::DedicatedJson;
 use super::expiry::expiry;
 use super::inside::{self, Inside};
 use super::name;
@@ -24,6 +25,9 @@ type Shared = State<Arc<Admin>>;
 
 /// Rows where the caller names no limit.
 const LIMIT: usize = 100;
+
+/// A cap of the backlog at most, as in the configuration; as good as none.
+const BACKLOG_MAX: u32 = 1_000_000_000;
 
 /// Rows at most.
 const LIMIT_MAX: usize = 10_000;
@@ -48,6 +52,10 @@ pub(super) struct GroupJson {
     concurrency: u32,
     rate: Option<String>,
     paused: bool,
+    /// Events that may wait; null: any number.
+    backlog: Option<u32>,
+    /// Null: it demands no more than others.
+    dedicated: Option<DedicatedJson>,
     state: &'static str,
     reason: String,
     queued: u64,
@@ -152,6 +160,8 @@ pub(super) struct GroupPatch {
     pub(super) concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backlog: Option<u32>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires: Option<String>,
@@ -167,12 +177,23 @@ impl GroupPatch {
         }
         let rate = self.rate.as_deref().map(rate).transpose()?;
         let expiry = expiry(self.expires.as_deref(), now)?;
-        let nothing = self.paused.is_none() && self.weight.is_none() && self.concurrency.is_none() && rate.is_none();
-        if nothing {
-            let expected = "expected one of paused, weight, concurrency, rate";
+        if self.backlog.is_some_and(|events| !(1..=BACKLOG_MAX).contains(&events)) {
+            return Err(Problem::Parameter(format!(
+                "backlog: expected 1 to {BACKLOG_MAX} events; take the changes back for the file's cap"
+            )));
+        }
+        let change = Change {
+            paused: self.paused,
+            weight: self.weight,
+            concurrency: self.concurrency,
+            rate,
+            backlog: self.backlog,
+        };
+        if change == Change::default() {
+            let expected = "expected one of paused, weight, concurrency, rate, backlog";
             return Err(Problem::Parameter(format!("nothing is changed: {expected}")));
         }
-        Ok((Change { paused: self.paused, weight: self.weight, concurrency: self.concurrency, rate }, expiry))
+        Ok((change, expiry))
     }
 }
 
@@ -316,6 +337,8 @@ struct ChangeJson {
     concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog: Option<u32>,
     /// Null: never.
     expires: Option<String>,
 }
@@ -328,6 +351,7 @@ impl ChangeJson {
             weight: change.weight,
             concurrency: change.concurrency,
             rate: change.rate.map(|(events, micros)| written(events, Duration::from_micros(micros))),
+            backlog: change.backlog,
             expires: live.expires.map(|at| rfc3339(Wall(at))),
         }
     }
@@ -370,6 +394,8 @@ impl GroupJson {
             concurrency: view.concurrency,
             rate: view.rate.map(|Rate { events, per }| written(events, per)),
             paused: view.paused,
+            backlog: view.backlog,
+            dedicated: view.dedicated.as_ref().map(|view| DedicatedJson::of(view, now)),
             state: view.state.as_str(),
             reason: view.reason,
             queued: view.queued,
@@ -414,6 +440,7 @@ mod tests {
         for (text, why) in [
             (r#"{"weight":-1}"#, "0.01 to 1000"),
             (r#"{"concurrency":0}"#, "pause"),
+            (r#"{"backlog":0}"#, "1 to 1000000000"),
             (r#"{"rate":"fast"}"#, "500/s"),
             (r#"{"rate":"0/s"}"#, "500/s"),
             (r#"{"expires":"soon"}"#, "never"),

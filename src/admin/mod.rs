@@ -7,6 +7,7 @@ mod alerts;
 mod api;
 mod audit;
 mod dashboard;
+mod dedicated;
 mod expiry;
 mod groups;
 mod guard;

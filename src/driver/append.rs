@@ -11,8 +11,8 @@ use super::delivery::{Delivery, queued};
 use super::release::{Release, Released, Unreleased, release};
 use super::{Shared, Shed, Stored, Submission};
 use crate::clock::Seldom;
-use crate::engine::Queued;
-use crate::event::{Event, Mono, Now, Seq};
+use crate::engine::{Admitted, Queued};
+use crate::event::{Event, Group, Mono, Now, Seq};
 use crate::store::{Appended, Error};
 
 /// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
@@ -151,6 +151,14 @@ impl Appends {
     }
 }
 
+impl Finished {
+    /// Whose events these were, and what they were admitted with.
+    pub(super) fn admitted(&self) -> impl Iterator<Item = (&Group, Admitted)> {
+        let batch = if let Batch::Submissions(batch) = &self.batch { batch.as_slice() } else { &[] };
+        batch.iter().map(|submission| (&submission.event.lane.group, submission.admitted))
+    }
+}
+
 /// Counts durable events and answers their senders; gives those that are to be delivered.
 fn stored(batch: Vec<Submission>, appended: &Appended, delivery: &mut Delivery) -> Vec<Queued> {
     for (number, submission) in batch.iter().enumerate() {
@@ -168,6 +176,11 @@ fn stored(batch: Vec<Submission>, appended: &Appended, delivery: &mut Delivery) 
 }
 
 impl Submission {
+    /// It is not stored.
+    pub(super) fn refuse(self, shed: Shed) {
+        self.answer(Err(shed));
+    }
+
     fn answer(self, answer: Result<Stored, Shed>) -> Arc<Event> {
         if self.reply.send(answer).is_err() {
             // The sender has gone or run out of patience; a stored event stays stored all the same.

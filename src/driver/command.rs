@@ -13,7 +13,9 @@ use super::traced::traced;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, Held, HungAttempts, Rate, Removal, Settings, Slots, Sort, Survey};
+use crate::engine::{
+    BreakerState, DedicatedInfo, GroupView, Held, HungAttempts, Rate, Removal, Settings, Slots, Sort, Survey,
+};
 use crate::event::{Group, Now, WaitSplit};
 
 /// One wish; each answers over its own channel.
@@ -75,6 +77,8 @@ pub struct UpstreamInfo {
     pub median: Option<Duration>,
     /// Groups with pending events.
     pub active_groups: usize,
+    /// Dedicated slots.
+    pub dedicated: DedicatedInfo,
 }
 
 /// Does what is asked. Whoever asked and went away misses the answer and nothing else.
@@ -125,6 +129,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 slots: engine.slots(),
                 median: engine.median(),
                 active_groups: engine.active_groups(),
+                dedicated: engine.dedicated(now.mono),
             };
             answer(reply, info);
         }

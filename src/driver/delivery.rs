@@ -87,6 +87,7 @@ impl Delivery {
             store,
             deliver,
             policies,
+            watch: Watch::new(Arc::clone(&metrics)),
             metrics,
             counters: HashMap::new(),
             work: JoinSet::new(),
@@ -95,7 +96,6 @@ impl Delivery {
             window: Window::default(),
             ended: HashMap::new(),
             removals: Removals::default(),
-            watch: Watch::default(),
         }
     }
 

@@ -55,6 +55,9 @@ impl Engine {
         group.quick = self.upstream.outbreak.recall(name);
         let gid = self.groups.insert(group);
         self.names.insert(name.clone(), gid);
+        if self.dedicated.has_slots(name) {
+            self.settle_on_own(gid);
+        }
         gid
     }
 
@@ -84,6 +87,9 @@ impl Engine {
         self.wakes.remove(&mut self.wake_places, gid);
         if let Some(mut group) = self.groups.remove(gid) {
             self.names.remove(&group.name);
+            if group.own.is_some() {
+                self.dedicated.active.retain(|active| *active != gid);
+            }
             self.upstream.outbreak.remember(&group.name, group.quick);
             self.ledgers.put(group.name.clone(), std::mem::take(&mut group.ledger));
             self.dormant.put(group, self.moment());

@@ -15,6 +15,7 @@ impl Engine {
     pub fn set_settings(&mut self, settings: Settings, now: Now) {
         let now = self.tick(now);
         self.settings = settings;
+        self.fit_dedicated(now.mono);
         self.refresh_all(now);
     }
 
@@ -28,6 +29,7 @@ impl Engine {
             let Some(policy) = self.groups.get(gid).map(|group| (self.policies)(&group.name)) else { continue };
             self.apply(gid, policy);
         }
+        self.fit_dedicated(now.mono);
         self.refresh_all(now);
     }
 
@@ -38,6 +40,7 @@ impl Engine {
             self.apply(gid, policy);
             self.touch_group(gid, now.mono);
         }
+        self.fit_dedicated(now.mono);
     }
 
     fn apply(&mut self, gid: u32, policy: Policy) {

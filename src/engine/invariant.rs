@@ -7,7 +7,7 @@
 use super::Engine;
 use super::counts::Counts;
 use super::due::Place;
-use super::group::Standing;
+use super::group::{GroupState, Standing};
 use super::tags::Tag;
 
 impl Engine {
@@ -44,7 +44,7 @@ impl Engine {
     /// The first invariant that does not hold, in words. It is counted, too.
     pub fn check_invariants(&mut self) -> Result<(), String> {
         let found = self.accounts().and_then(|()| self.places()).and_then(|()| self.leases_sound());
-        let found = found.and_then(|()| self.calls_sound()).and_then(|()| self.fair());
+        let found = found.and_then(|()| self.calls_sound()).and_then(|()| self.own_sound()).and_then(|()| self.fair());
         if found.is_err() {
             self.violation("found by a full check");
         }
@@ -122,7 +122,7 @@ impl Engine {
                 })?;
             }
             let group = self.groups.get(lease.gid);
-            slow += u32::from(group.is_some_and(|group| group.slow));
+            slow += u32::from(group.is_some_and(GroupState::shares_slow));
             quick += u32::from(group.is_some_and(|group| outbreak.is_quick(group.quick)));
             retry += u32::from(lease.retry);
         }

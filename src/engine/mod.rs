@@ -1,8 +1,9 @@
 //! The scheduler: every decision after verification, and nothing else.
 //!
 //! [`Engine`] is a state machine without I/O, without a clock and without threads, in the manner of `quinn-proto`. Its
-//! owner (the driver) tells it facts and asks it what to do. There are four kinds of method:
+//! owner (the driver) tells it facts and asks it what to do. There are five kinds of method:
 //!
+//! - **Admission**: [`admit`](Engine::admit) says before an event is written whether its group has room for it.
 //! - **Facts**, `on_*`: something happened. Events became durable ([`on_appended`](Engine::on_appended)) or were found
 //!   ([`on_recovered`](Engine::on_recovered), [`on_loaded`](Engine::on_loaded), [`on_due_loaded`](Engine::on_due_loaded)), an attempt ended
 //!   ([`on_finished`](Engine::on_finished)), a sender waits for an answer or has gone ([`on_live`](Engine::on_live),
@@ -27,7 +28,7 @@
 //! R1 tags and turns: `tags`, `field`, `schedule` · R2 prices: `price`, `lease` · R3 head start: `schedule`, `dormant` · R4 caps and leases:
 //! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane` · R7 order:
 //! `order` · R8 breakers: `breaker` · R11 two levels: `schedule` · what follows an attempt: `retry` · senders that wait
-//! for an answer: `live` · why an event waited: `wait` · I1–I9: `invariant`. An order key belongs to its
+//! for an answer: `live` · why an event waited: `wait` · R12 dedicated slots: `dedication`, `dedicated`, `own` · caps of backlogs: `admit` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
 //!
 //! # Bounds
@@ -38,9 +39,12 @@
 //! indebted ones.
 
 mod active;
+mod admit;
 mod breaker;
 mod command;
 mod counts;
+mod dedicated;
+mod dedication;
 mod dormant;
 mod due;
 mod ev;
@@ -58,6 +62,7 @@ mod live;
 mod notice;
 mod order;
 mod outbreak;
+mod own;
 mod price;
 mod rate;
 mod request;
@@ -78,6 +83,8 @@ mod wait;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
+pub use admit::{Admitted, Excess, Over};
+pub use dedication::{DedicatedInfo, DedicatedView, Dedication};
 pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
 pub use hung::HungAttempts;
 pub use live::{LiveId, Unserved};
@@ -86,11 +93,15 @@ pub use request::{
     Batch, BreakerState, Dispatch, GroupView, Held, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
     Verdict,
 };
-pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
+pub use settings::{
+    Backoff, Breakers, Charge, Dedicated, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker,
+};
 pub use survey::{Found, Survey};
 
 use crate::event::{Group, Lane, Mono, Now, Wall};
+use admit::Coming;
 use counts::{Counts, Stage};
+use dedication::Dedications;
 use dormant::{Dormant, Moment};
 use due::Retries;
 use ev::Ev;
@@ -140,6 +151,8 @@ pub struct Engine {
     lanes: Slab<LaneState>,
     dormant: Dormant,
     ledgers: Ledgers,
+    coming: Coming,
+    dedicated: Dedications,
     /// Groups that a person paused, active or not.
     paused: BTreeSet<Group>,
 
@@ -213,6 +226,8 @@ impl Engine {
             lanes: Slab::default(),
             dormant: Dormant::default(),
             ledgers: Ledgers::default(),
+            coming: Coming::default(),
+            dedicated: Dedications::default(),
             paused: BTreeSet::new(),
             field: Field::default(),
             inner_places: Places::default(),
@@ -322,6 +337,7 @@ impl Engine {
         self.live_timers(now.mono);
         self.fall_due(now.mono);
         self.outbox.tick(now.mono);
+        self.look_at_demands(now.mono);
         while let Some((_, lid)) = self.reloads.pop_front_if(|(at, _)| *at <= now.mono) {
             self.ask(lid);
         }
@@ -346,13 +362,14 @@ impl Engine {
     /// When to call [`on_timeout`](Self::on_timeout) and poll again, if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
-        let upstream = if self.field.is_empty() { None } else { self.upstream.wake };
+        let upstream = if self.nobody_ready() { None } else { self.upstream.wake };
         let times = [
             self.wakes.first().map(|(at, _)| at),
             self.leases.wake(),
             self.live.wake(),
             self.retries.wake(),
             self.outbox.wake(),
+            self.dedicated.wake,
             self.reloads.front().map(|(at, _)| *at),
             self.upstream.outbreak.until(),
             upstream,
@@ -464,7 +481,9 @@ impl Engine {
         let price = price::price(&self.settings, lane.estimate.micros().unwrap_or(guess));
         let ahead = Tag::of(price.saturating_mul(group.counts.queued), group.weight);
         let start = group.tag.max(self.v.minus(schedule::burst(&self.settings, group.weight)));
-        ev.quiet = start.plus(ahead) <= self.v;
+        // With slots of its own it is outside the rotation, whose promise this is about.
+        ev.quiet = group.own.is_none() && start.plus(ahead) <= self.v;
+        self.note_demand(gid, now);
     }
 
     /// An invariant does not hold: wrong in a test, counted in service.

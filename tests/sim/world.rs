@@ -28,6 +28,9 @@ pub(super) enum Sabotage {
 pub(super) struct Tally {
     pub(super) delivered: u64,
     pub(super) dead: u64,
+    pub(super) promoted: u64,
+    pub(super) demoted: u64,
+    pub(super) not_admitted: u64,
     pub(super) discarded: u64,
     pub(super) attempts: u64,
     pub(super) crashes: u64,
@@ -45,6 +48,9 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self) {
         self.delivered += other.delivered;
         self.dead += other.dead;
+        self.promoted += other.promoted;
+        self.demoted += other.demoted;
+        self.not_admitted += other.not_admitted;
         self.discarded += other.discarded;
         self.attempts += other.attempts;
         self.crashes += other.crashes;
@@ -89,7 +95,7 @@ struct Weights {
 #[derive(Debug)]
 enum Thing {
     Arrive,
-    Appended(Vec<(Lane, Option<Group>, bool)>),
+    Appended(Vec<(Lane, Option<Group>, bool)>, Vec<(Group, Admitted)>),
     Settled(Batch, Vec<Settle>),
     Loaded(Lane, Seq, usize, Option<(Vec<Queued>, bool)>),
     DueLoaded(Option<(Wall, Seq)>, usize, Option<(Vec<Queued>, bool)>),
@@ -126,6 +132,8 @@ pub(super) struct World {
     /// Attempts of live requests, with whose they are.
     held: BTreeMap<Ticket, (LiveId, Group)>,
     paused: BTreeSet<Group>,
+    /// Those that had slots of their own.
+    promoted: BTreeSet<Group>,
     calm: bool,
     sabotaged: bool,
     appended: u64,
@@ -169,6 +177,7 @@ impl World {
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             paused: BTreeSet::new(),
+            promoted: BTreeSet::new(),
             calm: false,
             sabotaged: false,
             appended: 0,
@@ -208,6 +217,7 @@ impl World {
     /// Runs until all is drained.
     pub(super) fn run(&mut self) -> Result<Tally, String> {
         loop {
+            self.count_moves();
             self.execute()?;
             self.engine.check_invariants()?;
             if self.engine.violations() > 0 {
@@ -230,10 +240,22 @@ impl World {
         }
     }
 
+    fn count_moves(&mut self) {
+        while let Some(notice) = self.engine.poll_notice() {
+            if let Notice::Dedication { group, from, to, .. } = notice {
+                if to.has_slots() {
+                    self.promoted.insert(group);
+                }
+                self.tally.promoted += u64::from(!from.has_slots() && to.has_slots());
+                self.tally.demoted += u64::from(from.has_slots() && !to.has_slots());
+            }
+        }
+    }
+
     /// Nothing is under way that the engine will be told of.
     fn quiet(&self) -> bool {
         let waits = |(life, thing): &(u64, Thing)| match thing {
-            Thing::Appended(_) => true,
+            Thing::Appended(..) => true,
             Thing::Settled(..) | Thing::Loaded(..) | Thing::DueLoaded(..) => *life == self.life,
             Thing::Arrive | Thing::Ended(..) | Thing::Command | Thing::Crash | Thing::Calm => false,
             Thing::Call | Thing::Left(_) => false,
@@ -286,7 +308,7 @@ impl World {
         let old = life != self.life;
         match thing {
             Thing::Arrive => self.arrive(),
-            Thing::Appended(batch) => self.appended(batch),
+            Thing::Appended(batch, admitted) => self.appended(batch, if old { Vec::new() } else { admitted }),
             Thing::Settled(batch, settlements) if !old => self.settled(batch, &settlements)?,
             Thing::Loaded(lane, after, n, early) if !old => self.loaded(&lane, after, n, early),
             Thing::DueLoaded(after, n, early) if !old => self.due_loaded(after, n, early),
@@ -323,18 +345,33 @@ impl World {
         let most = if self.dice.below(20) == 0 { 60 } else { 4 };
         let burst = 1 + self.dice.below(most);
         let lane = self.some_lane();
-        let batch = (0..burst)
-            .map(|_| {
-                let key = self.happens(self.weights.ordered).then(|| self.some_key());
-                (lane.clone(), key, self.happens(self.weights.replay))
-            })
-            .collect();
+        let (mut batch, mut admissions) = (Vec::new(), Vec::new());
+        for _ in 0..burst {
+            let key = self.happens(self.weights.ordered).then(|| self.some_key());
+            let replay = self.happens(self.weights.replay);
+            if let Some(admitted) = self.admitted(&lane.group) {
+                batch.push((lane.clone(), key, replay));
+                admissions.push((lane.group.clone(), admitted));
+            }
+        }
         let delay = ms(self.dice.below(20));
-        self.plan(delay, Thing::Appended(batch));
+        self.plan(delay, Thing::Appended(batch, admissions));
         if !self.calm {
             let pause = ms(50 + self.dice.below(1_500));
             self.plan(pause, Thing::Arrive);
         }
+    }
+
+    /// Asks for room: a group with a cap of its backlog never has more waiting than that when it is given some.
+    fn admitted(&mut self, group: &Group) -> Option<Admitted> {
+        let now = self.at();
+        let view = self.engine.group(group, now.mono);
+        let full = view.backlog.is_some_and(|most| view.queued + view.retrying >= u64::from(most));
+        let asked = self.engine.admit(group, now);
+        self.note(asked.is_ok());
+        assert!(!(full && asked.is_ok()), "{group} is over its cap and was given room");
+        self.tally.not_admitted += u64::from(asked.is_err());
+        asked.ok()
     }
 
     fn some_lane(&mut self) -> Lane {
@@ -347,7 +384,10 @@ impl World {
         Group::of(&[format!("k{}", self.dice.below(self.weights.keys))])
     }
 
-    fn appended(&mut self, batch: Vec<(Lane, Option<Group>, bool)>) {
+    fn appended(&mut self, batch: Vec<(Lane, Option<Group>, bool)>, admissions: Vec<(Group, Admitted)>) {
+        for (group, admitted) in admissions {
+            self.engine.on_came(&group, admitted);
+        }
         if self.happens(self.weights.append_fails) {
             return;
         }
@@ -504,6 +544,9 @@ impl World {
         let beside = (events + self.held.values().filter(|(_, other)| other == group).count()) as u32;
         let all = (self.flying.len() + self.held.len()) as u32;
         let cap = policy(group, 0).concurrency.unwrap_or_else(|| (self.settings.slots / 8).max(1));
+        // What was leased on slots of its own may go after these were given back.
+        let own = if self.promoted.contains(group) { self.settings.dedicated.slots } else { 0 };
+        let cap = cap.max(own);
         if beside + 1 > cap || all + 1 > self.settings.slots {
             return Err(format!("I5: {} of {group} in flight, {} in all", beside + 1, all + 1));
         }
@@ -705,9 +748,11 @@ impl World {
         self.now = self.now.plus(ms(self.dice.below(5_000)));
         self.store.interrupt(now.wall);
         let (rated, seed) = (self.weights.rated, self.life);
+        let promoted = self.engine.promoted();
         self.engine = Engine::new(self.settings.clone(), Box::new(move |group| policy(group, rated)), seed);
         self.paused.clear();
         let now = self.at();
+        self.engine.restore_promoted(promoted, now);
         for (lane, (fresh, retrying, oldest)) in self.store.lanes() {
             self.engine.on_recovered(&lane, fresh, retrying, oldest, now);
         }
@@ -720,7 +765,9 @@ fn policy(group: &Group, rated: u64) -> Policy {
         weight: 1.0 + (n % 3) as f64,
         concurrency: (n % 4 == 1).then_some(1 + (n % 3) as u32),
         rate: (n % 5 == 2 && rated > 0).then_some(Rate { events: 5, per: ms(1_000) }),
-        paused: false,
+        backlog: (n % 7 == 3).then_some(20),
+        chosen: n % 4 == 1,
+        ..Policy::default()
     }
 }
 
@@ -738,6 +785,16 @@ fn settings(dice: &mut Dice) -> Settings {
     settings.retry.attempts = 2 + dice.below(6) as u32;
     settings.retry.max_age = ms(60_000 + dice.below(600_000));
     settings.retry.backoff = Backoff { initial: ms(500), factor: 2.0, max: ms(30_000) };
+    // Little is much here, so that groups get slots of their own and give them back within a run.
+    settings.dedicated = Dedicated {
+        max: dice.below(4) as u32,
+        slots: 1 + dice.below(3) as u32,
+        promote_share: 0.001,
+        demote_share: 0.000_5,
+        promote_after: ms(8_000 + dice.below(12_000)),
+        demote_after: ms(5_000 + dice.below(10_000)),
+    };
+    settings.shed = dice.below(2) == 0;
     settings
 }
 

@@ -52,6 +52,7 @@ pub(super) async fn group(form: Form) -> Response {
                     weight: fields.number("weight")?,
                     concurrency: fields.number("concurrency")?,
                     rate: fields.get("rate").map(str::to_owned),
+                    backlog: fields.number("backlog")?,
                     expires: fields.get("expires").map(str::to_owned),
                 };
                 groups::change(admin, who, &group, patch).await?;

@@ -34,6 +34,10 @@ struct Page {
     charts: Vec<(&'static str, String)>,
     waited: Vec<waits::Part>,
     inside: Inside,
+    /// Events that may wait, where there is a cap.
+    backlog_max: Option<String>,
+    /// Where it stands with slots of its own, where it demands much.
+    dedicated: Option<&'static str>,
 }
 
 struct Fact {
@@ -75,6 +79,8 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     Ok(Page {
         shell,
         row: Row::of(&view, samples),
+        backlog_max: view.backlog.map(|cap| words::events(cap.into())),
+        dedicated: view.dedicated.as_ref().map(|own| own.state.as_str()),
         waited: waits::parts(&view.waited),
         inside: inside::of(&visit.admin, &group).await?,
         facts,
@@ -101,6 +107,7 @@ impl Change {
         what.extend(change.rate.map(|(events, micros)| {
             format!("rate {}", crate::admin::groups::written(events, Duration::from_micros(micros)))
         }));
+        what.extend(change.backlog.map(|cap| format!("at most {} waiting", words::events(cap.into()))));
         let until = live.expires.map_or_else(
             || "until somebody takes it back".to_owned(),
             |at| format!("for {} more", words::span(Wall(at).since(now))),

@@ -112,6 +112,7 @@ fn state_words(state: &'static str) -> &'static str {
         "broken" => "breaker open",
         "retry_slots" | "retrying" => "retries wait",
         "in_flight" => "in flight",
+        "dedicated" => "slots of its own",
         other => other,
     }
 }

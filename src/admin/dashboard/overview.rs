@@ -58,6 +58,8 @@ struct Slots {
     slow: u32,
     retry: u32,
     free: u32,
+    /// Taken out of the total for groups that have their own.
+    dedicated: u32,
     /// Fresh attempts of groups that are not slow.
     fresh: u32,
 }
@@ -196,6 +198,7 @@ impl Slots {
             slow: slots.slow,
             retry,
             free: slots.free,
+            dedicated: slots.dedicated,
             fresh: slots.busy.saturating_sub(slots.slow + retry),
         }
     }

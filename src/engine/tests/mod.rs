@@ -3,6 +3,7 @@
 
 mod cold;
 mod cost;
+mod dedicated;
 mod fair;
 mod live;
 pub(super) mod model;
