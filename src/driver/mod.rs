@@ -439,7 +439,7 @@ impl Handle {
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn hung_attempts(&self, older: std::time::Duration) -> Result<Vec<HungAttempts>, Ended> {
+    pub async fn hung_attempts(&self, older: Duration) -> Result<Vec<HungAttempts>, Ended> {
         self.ask(|reply| Command::Hung(older, reply)).await
     }
 
