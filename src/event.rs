@@ -3,9 +3,9 @@
 //! Every other module speaks in these types. Nothing here does I/O, reads a clock or
 //! decides anything; there are constructors, written forms and nothing else.
 
+mod shard;
 mod trace;
 mod wait;
-mod shard;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,9 +16,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
+pub use shard::shard;
 pub use trace::{TRACEPARENT, TRACESTATE, Trace};
 pub use wait::{WaitReason, WaitSplit};
-pub use shard::shard;
 
 /// A moment on the monotonic clock, in microseconds. Deadlines, leases, windows and
 /// rates are computed on it; it is never stored and never shown.

@@ -12,6 +12,7 @@ mod alerts;
 mod groups;
 mod names;
 mod numbers;
+mod quiet;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
 pub use numbers::SourceNumbers;
+use quiet::QuietWaits;
 
 /// Seconds from 100 µs to 26 s, each bound 2.4 times the one before: a commit takes about a disk's `fdatasync`.
 const COMMIT_SECONDS: [f64; 14] =
@@ -132,6 +134,7 @@ pub struct Metrics {
     pub overflow_events: Gauge,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
+    quiet: QuietWaits,
     slots: Family<StateLabel, Gauge>,
     dedicated: Family<ToLabel, Counter>,
     breaker: Gauge,
@@ -205,6 +208,7 @@ impl Metrics {
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease; replays apart", Histogram::new(WAIT_SECONDS)),
             wait_reasons: reasons(names.add("wait_reason_seconds", &["reason"], "Waits until the lease, of events and of live requests, by what they were for", Family::default())),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
+            quiet: QuietWaits::default(),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
             slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow, retry and replay, and free for any group; dedicated are taken out of the total for groups that have slots of their own", Family::default()),
             dedicated: names.add("dedicated_transitions", &["to"], "Groups that now stand so with slots of their own: steady, watching, promoted, cooling, no_lane_available", Family::default()),
@@ -302,6 +306,7 @@ impl Metrics {
         self.wait_seconds.observe(wait.as_secs_f64());
         if quiet {
             self.quiet_wait_seconds.observe(wait.as_secs_f64());
+            self.quiet.add(wait);
         }
     }
 

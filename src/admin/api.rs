@@ -510,6 +510,11 @@ pub(super) async fn rejections(
     Ok(Json(RejectionsView { rejections: list.into_iter().map(view).collect() }))
 }
 
+/// The configuration in force, secrets masked.
+pub(super) async fn config(State(admin): Shared) -> Json<serde_json::Value> {
+    Json(admin.configuration().json.clone())
+}
+
 pub(super) async fn unknown(uri: Uri) -> Problem {
     Problem::Unknown(uri.path().to_owned())
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::newcomers::NewGroups;
 use super::job::Job;
+use super::newcomers::NewGroups;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::removal::{Removed, Target};
 use super::replay::{Replay, Tracker};
@@ -15,7 +15,9 @@ use super::traced::traced;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, DedicatedInfo, GroupView, Held, Rate, Removal, Settings, Slots, Sort, Survey};
+use crate::engine::{
+    BreakerState, DedicatedInfo, GroupView, Held, HungAttempts, Rate, Removal, Settings, Slots, Sort, Survey,
+};
 use crate::event::{Group, Now, WaitSplit};
 
 /// One wish; each answers over its own channel.
@@ -36,6 +38,8 @@ pub(super) enum Command {
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
     Cancel(Group, oneshot::Sender<usize>),
+    /// Groups with attempts that are under way for this long.
+    Hung(Duration, oneshot::Sender<Vec<HungAttempts>>),
     /// End events without delivering them.
     Remove(Vec<Target>, Removal, oneshot::Sender<Vec<Removed>>),
     /// Do this job, which is written down.
@@ -114,6 +118,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::Live(reply) => answer(reply, driver.policies.live()),
         Command::NewGroups(reply) => answer(reply, driver.admission.newcomers.all(now)),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
+        Command::Hung(older, reply) => answer(reply, driver.engine.hung_attempts(older, now.mono)),
         Command::Remove(targets, removal, reply) => {
             driver.delivery.removals.begin(targets, removal, reply, &mut driver.engine, now);
         }

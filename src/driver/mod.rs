@@ -39,7 +39,8 @@ use crate::clock::Clock;
 use crate::deliver::Deliver;
 use crate::engine::{Admitted, Engine, Excess, Over, Settings};
 pub use crate::engine::{
-    BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, Policy, Rate, Removal, Slots, Sort, Survey,
+    BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, HungAttempts, Policy, Rate, Removal,
+    Slots, Sort, Survey,
 };
 use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
@@ -52,9 +53,9 @@ pub use alerts::{Alert, Alerts, Tested};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
+use dedicated::Promoted;
 use job::Jobs;
 pub use job::{Action, Job, JobRefusal, JobState};
-use dedicated::Promoted;
 pub use live::{Answered, Unanswered};
 pub use newcomers::NewGroups;
 use newcomers::Newcomers;
@@ -447,6 +448,14 @@ impl Handle {
     /// The driver has ended.
     pub async fn cancel(&self, group: Group) -> Result<usize, Ended> {
         self.ask(|reply| Command::Cancel(group, reply)).await
+    }
+
+    /// Groups with attempts that have been under way for `older`, those that hold their slots longest first.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn hung_attempts(&self, older: Duration) -> Result<Vec<HungAttempts>, Ended> {
+        self.ask(|reply| Command::Hung(older, reply)).await
     }
 
     /// What events and live requests of all groups waited for that got their lease in the last minute.
