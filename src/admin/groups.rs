@@ -9,6 +9,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::api::{rfc3339, unreadable};
 use super::expiry::expiry;
@@ -26,20 +27,25 @@ const LIMIT: usize = 100;
 /// Rows at most.
 const LIMIT_MAX: usize = 10_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupsQuery {
+    /// By the age of the oldest event (when left out), pending events, worker time or arrivals of the last minute.
+    #[param(pattern = "^(age|depth|seconds|rate)$")]
     sort: Option<String>,
+    /// Rows at most; 100 when left out.
+    #[param(minimum = 1, maximum = 10000)]
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct GroupsView {
     groups: Vec<GroupJson>,
 }
 
 /// A group as the API shows it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct GroupJson {
     group: String,
     weight: f64,
@@ -72,6 +78,8 @@ pub(super) struct GroupJson {
     note: Option<String>,
 }
 
+/// Groups with pending events, and how each stands.
+#[utoipa::path(get, path = "/api/v1/groups", tag = "groups", params(GroupsQuery), responses((status = 200, description = "The first of them", body = GroupsView)))]
 pub(super) async fn list(
     State(admin): Shared,
     query: Result<Query<GroupsQuery>, QueryRejection>,
@@ -100,9 +108,12 @@ pub(super) async fn list(
     Ok(Json(GroupsView { groups: groups.into_iter().map(json).collect() }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupQuery {
+    /// The group, in the written form.
+    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 768, example = "quiet-store.myshopify.com")]
     name: String,
 }
 
@@ -113,6 +124,8 @@ impl GroupQuery {
     }
 }
 
+/// One group, active or not.
+#[utoipa::path(get, path = "/api/v1/group", tag = "groups", params(GroupQuery), responses((status = 200, description = "The group", body = GroupJson)))]
 pub(super) async fn one(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
@@ -128,14 +141,19 @@ async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
 }
 
 /// What may be changed of a group; what is left out stays as it is.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct GroupPatch {
+pub(super) struct GroupPatch {
     paused: Option<bool>,
+    #[schema(minimum = 0.01, maximum = 1000)]
     weight: Option<f64>,
+    #[schema(minimum = 1)]
     concurrency: Option<u32>,
+    /// Attempts a time.
+    #[schema(pattern = "^[1-9][0-9]{0,8}/[smh]$", example = "500/s")]
     rate: Option<String>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
+    #[schema(pattern = "^(never|[1-9][0-9]{0,2}[smhd])$", example = "2h")]
     expires: Option<String>,
 }
 
@@ -172,6 +190,8 @@ pub(super) fn rate(text: &str) -> Result<(u32, u64), Problem> {
     Ok((events, per))
 }
 
+/// Changes a group from the next lease on, on queued events too.
+#[utoipa::path(patch, path = "/api/v1/group", tag = "groups", params(GroupQuery), request_body = GroupPatch, responses((status = 200, description = "The group as it is treated now", body = GroupJson)))]
 pub(super) async fn patch(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
@@ -191,6 +211,7 @@ pub(super) async fn patch(
 }
 
 /// Takes the changes of a group back.
+#[utoipa::path(delete, path = "/api/v1/group", tag = "groups", params(GroupQuery), responses((status = 200, description = "The group as the file says", body = GroupJson)))]
 pub(super) async fn restore(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
@@ -203,11 +224,13 @@ pub(super) async fn restore(
     shown(&admin, group).await.map(Json)
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Cancelled {
     cancelled: usize,
 }
 
+/// Ends the attempts of a group that are in flight; their events are retried.
+#[utoipa::path(post, path = "/api/v1/group/cancel", tag = "groups", params(GroupQuery), responses((status = 200, description = "How many", body = Cancelled)))]
 pub(super) async fn cancel(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
@@ -218,19 +241,20 @@ pub(super) async fn cancel(
     Ok(Json(Cancelled { cancelled }))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct OverridesView {
     overrides: Vec<OverrideJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct OverrideJson {
     group: String,
     #[serde(flatten)]
     change: ChangeJson,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = GroupChange)]
 struct ChangeJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<bool>,
@@ -257,6 +281,8 @@ impl ChangeJson {
     }
 }
 
+/// The changes of groups that are in force.
+#[utoipa::path(get, path = "/api/v1/overrides", tag = "groups", responses((status = 200, description = "All of them", body = OverridesView)))]
 pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView>, Problem> {
     let changes = admin.handle.changes().await?;
     let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(live) };

@@ -9,7 +9,9 @@ mod expiry;
 mod groups;
 mod guard;
 mod name;
+mod openapi;
 mod problem;
+mod routes;
 mod unseen;
 mod upstream;
 
@@ -20,7 +22,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -136,23 +137,7 @@ async fn converse(stream: TcpStream, router: Router) {
 }
 
 fn router(admin: Arc<Admin>) -> Router {
-    Router::new()
-        .route("/healthz", get(api::healthz))
-        .route("/readyz", get(api::readyz))
-        .route("/metrics", get(api::metrics))
-        .route("/api/v1/status", get(api::status))
-        .route("/api/v1/sources", get(api::sources))
-        .route("/api/v1/events", get(api::events))
-        .route("/api/v1/events/{id}", get(api::event))
-        .route("/api/v1/events/{id}/body", get(api::body))
-        .route("/api/v1/rejections", get(api::rejections))
-        .route("/api/v1/groups", get(groups::list))
-        .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
-        .route("/api/v1/group/cancel", post(groups::cancel))
-        .route("/api/v1/overrides", get(groups::overrides))
-        .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
-        .route("/api/v1/alerts", get(alerts::list))
-        .route("/api/v1/alerts/test", post(alerts::test))
+    routes::router()
         .fallback(api::unknown)
         .method_not_allowed_fallback(api::method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX))

@@ -5,6 +5,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::BODY_MAX;
 use crate::driver::{Ended, Error};
@@ -58,9 +59,12 @@ impl From<BytesRejection> for Problem {
     }
 }
 
-#[derive(Serialize)]
-struct Body {
+/// What every refusal looks like.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Refusal {
+    /// What is wrong.
     error: String,
+    /// What to do.
     hint: String,
 }
 
@@ -111,7 +115,7 @@ impl IntoResponse for Problem {
             Self::Store(error) => (StatusCode::SERVICE_UNAVAILABLE, error, "try again; the log says more"),
         };
         let needs_token = status == StatusCode::UNAUTHORIZED;
-        let mut response = (status, Json(Body { error, hint: hint.to_owned() })).into_response();
+        let mut response = (status, Json(Refusal { error, hint: hint.to_owned() })).into_response();
         if needs_token {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

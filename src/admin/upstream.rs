@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Admin;
 use super::api::rfc3339;
@@ -21,7 +22,7 @@ type Shared = State<Arc<Admin>>;
 /// As many slots as the configuration takes.
 const SLOTS_MAX: u32 = 100_000;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct UpstreamView {
     paused: bool,
     concurrency: u32,
@@ -38,13 +39,14 @@ pub(super) struct UpstreamView {
     change: Option<ChangeJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct FailureJson {
     at: String,
+    #[schema(value_type = String)]
     error: Box<str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct BreakerJson {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +69,7 @@ impl BreakerJson {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct SlotsJson {
     busy: u32,
     slow: u32,
@@ -75,7 +77,8 @@ struct SlotsJson {
     free: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = UpstreamChange)]
 struct ChangeJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<bool>,
@@ -95,6 +98,8 @@ impl ChangeJson {
     }
 }
 
+/// The upstream as a whole.
+#[utoipa::path(get, path = "/api/v1/upstream", tag = "upstream", responses((status = 200, description = "How it stands", body = UpstreamView)))]
 pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
     let info = admin.handle.upstream().await?;
     let slots = info.slots;
@@ -114,13 +119,17 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
 
 /// What may be changed of the upstream while it runs; what is left out stays as it is. Its other numbers are the file's, which is
 /// applied live.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct UpstreamPatch {
+pub(super) struct UpstreamPatch {
     paused: Option<bool>,
+    #[schema(minimum = 1, maximum = 100_000)]
     concurrency: Option<u32>,
+    /// Attempts a time.
+    #[schema(pattern = "^[1-9][0-9]{0,8}/[smh]$", example = "500/s")]
     rate: Option<String>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
+    #[schema(pattern = "^(never|[1-9][0-9]{0,2}[smhd])$", example = "2h")]
     expires: Option<String>,
 }
 
@@ -140,6 +149,8 @@ impl UpstreamPatch {
     }
 }
 
+/// Changes the upstream from the next lease on, on queued events too.
+#[utoipa::path(patch, path = "/api/v1/upstream", tag = "upstream", request_body = UpstreamPatch, responses((status = 200, description = "How it stands now", body = UpstreamView)))]
 pub(super) async fn patch(
     State(admin): Shared,
     body: Result<Bytes, BytesRejection>,
@@ -154,6 +165,7 @@ pub(super) async fn patch(
 }
 
 /// Takes the changes of the upstream back.
+#[utoipa::path(delete, path = "/api/v1/upstream", tag = "upstream", responses((status = 200, description = "How it stands now", body = UpstreamView)))]
 pub(super) async fn restore(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
     if admin.handle.take_back_upstream().await?.map_err(Problem::Store)? {
         tracing::info!(audit = true, "changes of the upstream were taken back");

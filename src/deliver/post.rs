@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::uri::Scheme;
 use http::{HeaderValue, Method, Request, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -92,10 +93,20 @@ async fn exchange(http: &Http, request: Request<Full<Bytes>>) -> Result<(), Stri
     if head.status.is_success() {
         return Ok(());
     }
-    // What does not fit is no answer that a person would read.
-    let text = Limited::new(body, EXCERPT_BYTES).collect().await.map(http_body_util::Collected::to_bytes);
-    let text = String::from_utf8_lossy(text.as_deref().unwrap_or_default()).escape_debug().to_string();
-    Err(format!("it answered {} {text}", head.status.as_u16()).trim_end().to_owned())
+    let words = excerpt(body).await;
+    Err(format!("it answered {} {words}", head.status.as_u16()).trim_end().to_owned())
+}
+
+/// The beginning of a refusal, for people.
+async fn excerpt(mut body: Incoming) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < EXCERPT_BYTES
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        let data = frame.into_data().unwrap_or_default();
+        bytes.extend(data.iter().take(EXCERPT_BYTES - bytes.len()));
+    }
+    String::from_utf8_lossy(&bytes).escape_debug().to_string()
 }
 
 fn client(tls: ClientConfig) -> Http {
