@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -24,14 +25,14 @@ pub struct Wall(pub u64);
 impl Mono {
     /// This moment and `span` later; saturates at the end of time.
     #[must_use]
-    pub fn plus(self, span: std::time::Duration) -> Self {
+    pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(micros(span)))
     }
 
     /// How long after `earlier` this moment is; zero when it is before it.
     #[must_use]
-    pub fn since(self, earlier: Self) -> std::time::Duration {
-        std::time::Duration::from_micros(self.0.saturating_sub(earlier.0))
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
@@ -56,24 +57,24 @@ impl Wall {
 
     /// This moment and `span` later; saturates at the end of time.
     #[must_use]
-    pub fn plus(self, span: std::time::Duration) -> Self {
+    pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(micros(span)))
     }
 
     /// This moment and `span` earlier; saturates at the epoch.
     #[must_use]
-    pub fn minus(self, span: std::time::Duration) -> Self {
+    pub fn minus(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(micros(span)))
     }
 
     /// How long after `earlier` this moment is; zero when the clock was set back since.
     #[must_use]
-    pub fn since(self, earlier: Self) -> std::time::Duration {
-        std::time::Duration::from_micros(self.0.saturating_sub(earlier.0))
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-fn micros(span: std::time::Duration) -> u64 {
+fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -359,6 +360,26 @@ pub enum KeySource {
     NoRule,
 }
 
+/// What an event has in common with its repeats, and how long a repeat counts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Half of a SHA-256 over its source, its group where that is part of the scope, and its key.
+    pub hash: [u8; 16],
+    /// From the receipt of the first.
+    pub window: Duration,
+}
+
+/// The trace that an event belongs to (W3C Trace Context), where traces are exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The trace.
+    pub id: [u8; 16],
+    /// Our span of this event's acceptance: the parent of whatever happens to the event later.
+    pub span: [u8; 8],
+    /// The flags of its `traceparent`; bit 0 says whether it is recorded, as the sender decided it, or we where there was no decision.
+    pub flags: u8,
+}
+
 /// One accepted webhook, as it is stored: what came, and what was found out about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -374,6 +395,10 @@ pub struct Event {
     pub key_source: KeySource,
     /// Events of one group that share this go one after another.
     pub order: Option<Group>,
+    /// What its repeats are known by; `None`: it is no repeat of anything, and nothing of it.
+    pub fingerprint: Option<Fingerprint>,
+    /// The trace that it belongs to; `None`: none is kept.
+    pub trace: Option<Trace>,
     /// Scheme and which secret, as `Fairlane-Verified` says it, e.g. `shopify secret=0`.
     pub verified: Arc<str>,
     /// The sender's own id for it.

@@ -101,6 +101,9 @@ pub struct Metrics {
     attempt_seconds: Histogram,
     live: Family<OutcomeLabel, Counter>,
     delivered: Family<SourceLabel, Counter>,
+    suppressed: Family<SourceLabel, Counter>,
+    released: Family<SourceLabel, Counter>,
+    unmarked: Family<ReasonLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
@@ -154,6 +157,9 @@ impl Metrics {
             secrets: names.add("secret_matches", &["source", "index"], "Signatures by the place of the secret that matched", Family::default()),
             skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
             delivered: names.add("events_delivered", &["source"], "Events that the upstream has, durably settled", Family::default()),
+            suppressed: names.add("events_suppressed", &["source"], "Of the accepted events, those that repeat another one and were kept from delivery", Family::default()),
+            released: names.add("events_released", &["source"], "Suppressed events that a person let go to the upstream after all", Family::default()),
+            unmarked: names.add("dedupe_missing", &["source", "reason"], "Events of sources with dedupe in which its key was not found: they are never taken for a repeat", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
@@ -218,6 +224,8 @@ impl Metrics {
         EventMetrics {
             accepted: self.accepted.get_or_create_owned(&label),
             delivered: self.delivered.get_or_create_owned(&label),
+            suppressed: self.suppressed.get_or_create_owned(&label),
+            released: self.released.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
@@ -303,6 +311,8 @@ impl Metrics {
 pub struct EventMetrics {
     accepted: Counter,
     delivered: Counter,
+    suppressed: Counter,
+    released: Counter,
     dead: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
@@ -312,6 +322,16 @@ impl EventMetrics {
     /// An event is durable, whether or not its sender still waits for the answer.
     pub fn accepted(&self) {
         self.accepted.inc();
+    }
+
+    /// Of the accepted ones, an event was kept from delivery.
+    pub fn suppressed(&self) {
+        self.suppressed.inc();
+    }
+
+    /// Such an event goes to the upstream after all.
+    pub fn released(&self) {
+        self.released.inc();
     }
 
     /// A durable event is in the fallback lane, for this reason.
@@ -373,6 +393,11 @@ impl SourceMetrics {
     /// A request that is not genuine was let through.
     pub fn unverified(&self, reason: &'static str) {
         self.all.unverified.get_or_create(&self.reason(reason)).inc();
+    }
+
+    /// An event has no dedupe key, for this reason.
+    pub fn not_deduplicated(&self, missing: Missing) {
+        self.all.unmarked.get_or_create(&self.reason(missing.as_str())).inc();
     }
 
     /// A handshake was `answered`, `refused`, could not be completed (`failed`), or there were too many (`limited`).

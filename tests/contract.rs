@@ -1,7 +1,5 @@
 //! The API against its own description, by a tool that makes up calls (schemathesis): no failure of ours, no answer that is not
 //! described. `make contract` installs the tool and runs this; without it the test passes and says what it left out.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::print_stderr, reason = "what was left out, and what the tool says")]
 
 mod support;
 

@@ -15,6 +15,8 @@ mod power;
 mod queues;
 #[path = "store/reopening.rs"]
 mod reopening;
+#[path = "store/repeats.rs"]
+mod repeats;
 #[path = "store/settle.rs"]
 mod settle;
 #[path = "store/site.rs"]
@@ -59,6 +61,14 @@ macro_rules! contract {
                 a_requeued_event_goes_to_the_end_of_its_lane_with_its_history
                 an_event_may_be_requeued_again_and_again
                 only_ended_events_are_requeued
+            }
+            repeats::{
+                a_repeat_is_suppressed_in_its_own_batch_and_later
+                a_window_ends_and_outlives_every_kind_of_restart
+                what_repeats_an_ended_event_is_suppressed_and_what_repeats_a_dead_one_is_new
+                a_repeat_that_is_released_goes_its_way_like_any_other
+                suppressed_events_are_kept_as_long_as_they_should_be
+                of_two_at_the_same_time_one_is_taken
             }
             queues::{
                 load_pages_through_a_lane_in_order

@@ -189,7 +189,7 @@ pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     /// Only of this group, in the written form.
-    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", example = "quiet-store.myshopify.com")]
+    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 769, example = "quiet-store.myshopify.com")]
     group: Option<String>,
     /// Only of this source.
     source: Option<String>,
@@ -253,6 +253,9 @@ struct EventView {
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     body_bytes: u32,
+    /// The event that it repeats, of one that is or was suppressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate_of: Option<String>,
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
@@ -388,7 +391,7 @@ pub(super) async fn body(State(admin): Shared, id: Result<Path<String>, PathReje
     Ok((headers, event.body.clone()).into_response())
 }
 
-fn event_id(text: &str) -> Result<EventId, Problem> {
+pub(super) fn event_id(text: &str) -> Result<EventId, Problem> {
     text.parse().map_err(|error| Problem::Parameter(format!("{text:?}: {error}")))
 }
 
@@ -410,6 +413,7 @@ impl From<Record> for EventView {
             settled_at: record.settled.map(rfc3339),
             reason: record.reason.into(),
             body_bytes: record.body_bytes,
+            duplicate_of: record.duplicate_of.map(|id| id.to_string()),
         }
     }
 }

@@ -113,7 +113,7 @@ pub(super) async fn list(
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupQuery {
     /// The group, in the written form.
-    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 768, example = "quiet-store.myshopify.com")]
+    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 769, example = "quiet-store.myshopify.com")]
     name: String,
 }
 

@@ -11,6 +11,7 @@ mod guard;
 mod name;
 mod openapi;
 mod problem;
+mod release;
 mod routes;
 mod unseen;
 mod upstream;

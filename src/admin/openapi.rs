@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use axum::Json;
 use axum::response::IntoResponse;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
@@ -16,8 +16,27 @@ use super::routes::Described;
 /// The scheme's name in the document.
 const BEARER: &str = "token";
 
-static DOCUMENT: LazyLock<Value> =
-    LazyLock::new(|| serde_json::to_value(described()).expect("invariant: a description is maps, lists and texts"));
+/// Changes of which at least one of these fields has to be given, and not as null.
+const SOMETHING: [(&str, &[&str]); 2] = [
+    ("GroupPatch", &["paused", "weight", "concurrency", "rate"]),
+    ("UpstreamPatch", &["paused", "concurrency", "rate"]),
+];
+
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+    let mut document = serde_json::to_value(described()).expect("invariant: a description is maps, lists and texts");
+    for (name, fields) in SOMETHING {
+        // The macros have no words for this.
+        let given =
+            |field: &&str| json!({ "required": [field], "properties": { *field: { "not": { "type": "null" } } } });
+        let any: Vec<Value> = fields.iter().map(given).collect();
+        if let Some(schema) =
+            document.pointer_mut(&format!("/components/schemas/{name}")).and_then(Value::as_object_mut)
+        {
+            schema.insert("anyOf".to_owned(), Value::Array(any));
+        }
+    }
+    document
+});
 
 /// This description.
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "node",
@@ -58,7 +77,10 @@ fn refusals(path: &str, method: &HttpMethod, operation: &mut Operation) {
     if matches!(path, "/healthz" | "/readyz") {
         return;
     }
-    operation.security = Some(vec![SecurityRequirement::new(BEARER, Vec::<String>::new())]);
+    let token = SecurityRequirement::new(BEARER, Vec::<String>::new());
+    // Metrics are open unless `admin.open_metrics` is false.
+    let open = (path == "/metrics").then(SecurityRequirement::default);
+    operation.security = Some(open.into_iter().chain([token]).collect());
     let changes = !matches!(method, HttpMethod::Get);
     let takes = operation.parameters.as_ref().is_some_and(|parameters| !parameters.is_empty());
     let mut add = |status: &str, what: &str, applies: bool| {
@@ -110,6 +132,17 @@ mod tests {
             let open = matches!(*path, "/healthz" | "/readyz");
             assert_eq!(call["responses"]["401"].is_object(), !open, "{method} {path}");
             assert_eq!(call["responses"]["415"].is_object(), *method != "get", "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_change_has_to_change_something() {
+        for (name, fields) in SOMETHING {
+            let schema = &DOCUMENT["components"]["schemas"][name];
+            for field in fields {
+                assert!(schema["properties"][field].is_object(), "{name} has no {field}");
+            }
+            assert_eq!(schema["anyOf"].as_array().map(Vec::len), Some(fields.len()), "{name}");
         }
     }
 

@@ -25,6 +25,8 @@ pub(super) enum Problem {
     Unknown(String),
     /// There is, but not for this method.
     Method,
+    /// What it is about does not stand so that this could be done; how it stands.
+    Conflict(String),
     /// A parameter cannot be read.
     Parameter(String),
     /// The body is longer than any change.
@@ -101,6 +103,7 @@ impl IntoResponse for Problem {
                 "this is not something that method does here".to_owned(),
                 "see the reference in docs/api.md",
             ),
+            Self::Conflict(what) => (StatusCode::CONFLICT, what, "look at it again: it may have changed meanwhile"),
             Self::Parameter(what) => (StatusCode::BAD_REQUEST, what, "see the reference in docs/api.md"),
             Self::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,

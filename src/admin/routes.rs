@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 use utoipa::OpenApi;
 
-use super::{Admin, alerts, api, groups, openapi, upstream};
+use super::{Admin, alerts, api, groups, openapi, release, upstream};
 
 macro_rules! calls {
     ($($method:ident $path:literal => $module:ident :: $handler:ident;)*) => {
@@ -40,6 +40,7 @@ calls! {
     get "/api/v1/events" => api::events;
     get "/api/v1/events/{id}" => api::event;
     get "/api/v1/events/{id}/body" => api::body;
+    post "/api/v1/events/{id}/release" => release::release;
     get "/api/v1/rejections" => api::rejections;
     get "/api/v1/groups" => groups::list;
     get "/api/v1/group" => groups::one;

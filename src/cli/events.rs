@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, ask, encoded, fetch, only_for_the_list};
+use super::remote::{Remote, ask, encoded, fetch, only_for_the_list, shown};
 use super::table::{Column, escaped, lines, table};
 use super::{FAILED, USAGE, complain, print};
 
@@ -54,6 +54,12 @@ enum Action {
         after_help = "Examples: fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab\n          fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab --body"
     )]
     Show(Show),
+    /// Lets a suppressed event, a repeat of another one, go to the upstream after all
+    #[command(after_help = "Example: fairlane events release evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
+    Release {
+        /// Its id, `evt_…`
+        id: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -88,12 +94,18 @@ const ATTEMPT_COLUMNS: [Column; 7] = [
 
 /// Runs it; the answer is the exit code.
 pub(super) fn run(events: &Events) -> u8 {
+    if events.action.is_some()
+        && let Err(why) = only_for_the_list(&events.given())
+    {
+        return complain(&why, USAGE);
+    }
     let done = match &events.action {
         None => list(events),
-        Some(Action::Show(one)) => match only_for_the_list(&events.given()) {
-            Ok(()) => show(one, &events.remote),
-            Err(why) => return complain(&why, USAGE),
-        },
+        Some(Action::Show(one)) => show(one, &events.remote),
+        Some(Action::Release { id }) => {
+            let path = format!("/api/v1/events/{}/release", encoded(id));
+            return shown(&events.remote, Method::POST, &path, Some(json!({})), lines);
+        }
     };
     match done {
         Ok(text) => print(&text),

@@ -18,7 +18,6 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "groups.new_groups",
     "groups.shed",
     "groups.dedicated.max",
-    "sources[].dedupe",
     "store.redis",
     "replay.share",
     "otlp",

@@ -169,6 +169,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     let store = builder.store(tree.at("store"));
     builder.about_slots(&upstream, &groups);
     builder.about_refusals(&groups, &sources);
+    builder.about_repeats(&sources, &store.retention);
     builder.about_relays(&sources, tree.at("shutdown").at("drain").get());
     Config {
         listen,

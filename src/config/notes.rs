@@ -7,8 +7,10 @@ use super::build::Builder;
 use super::providers;
 use super::scalar;
 use super::settings::{Groups, Upstream};
+use super::sources::is_signed;
 use super::value::Slot;
 use crate::listen;
+use crate::store::Retention;
 use crate::verify::scheme::Scheme;
 use crate::verify::{Choice, SecretSpec, Verifier};
 
@@ -148,6 +150,38 @@ impl Builder<'_, '_> {
                 "requests may be held for {held} (respond_timeout): what is held for {drain} after a SIGTERM is cut"
             );
             self.note("shutdown.drain", text);
+        }
+    }
+
+    /// What a dedupe key can be trusted with, and windows that outlast what they need.
+    pub(super) fn about_repeats(&mut self, sources: &[listen::Source], retention: &Retention) {
+        for (i, source) in sources.iter().enumerate() {
+            let Some(dedupe) = &source.dedupe else { continue };
+            let path = format!("sources[{i}].dedupe");
+            let mut senders = source.senders.iter();
+            if !senders.all(|sender| is_signed(&dedupe.rule, sender.verifier.scheme().covers_body())) {
+                let text = format!(
+                    "{} is not covered by the signature: whoever holds one genuine request can send it under the key of another event, \
+                     which is then suppressed",
+                    dedupe.rule.text()
+                );
+                self.note(&format!("{path}.key"), text);
+            }
+            let window = scalar::show_duration(dedupe.window);
+            let kept = [
+                ("suppressed", retention.suppressed, "a suppressed event can be released only that long"),
+                (
+                    "delivered",
+                    retention.delivered,
+                    "if the index has to be built again, repeats of what is gone by then are delivered",
+                ),
+                ("dead", retention.dead, "a repeat of a dead event that is gone by then is suppressed"),
+            ];
+            for (name, kept, so) in kept.into_iter().filter(|(_, kept, _)| *kept < dedupe.window) {
+                let text =
+                    format!("{window} is longer than store.retention.{name} ({}): {so}", scalar::show_duration(kept));
+                self.note(&format!("{path}.window"), text);
+            }
         }
     }
 

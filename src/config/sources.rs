@@ -12,7 +12,7 @@ use super::scalar;
 use super::value::{Key, Slot, quoted};
 use crate::key::{self, Rule, RuleSpec};
 use crate::listen::route::Pattern;
-use crate::listen::{self, Ack, Answers, KeyRule, Order, Sender};
+use crate::listen::{self, Ack, Answers, Dedupe, KeyRule, Order, Sender};
 use crate::verify::scheme::Scheme;
 use crate::verify::{Preset, Verifier};
 
@@ -72,12 +72,15 @@ impl Builder<'_, '_> {
         let own_key = self.rule(&format!("{path}.key"), slot.at("key"));
         let within = self.rule(&format!("{path}.within"), slot.at("within"));
         let order = self.order(&format!("{path}.order"), slot.at("order"));
+        let dedupe = self.dedupe(&format!("{path}.dedupe"), slot.at("dedupe"));
         let ack = self.ack(&format!("{path}.ack"), slot.at("ack"));
         if let Some(pattern) = &pattern {
             let ordered = if let Some(Order::Key(rule)) = &order { Some(rule) } else { None };
             for (name, rule) in [("key", own_key.as_ref()), ("within", within.as_ref()), ("order", ordered)] {
                 self.path_names(&format!("{path}.{name}"), slot.at(name), rule, pattern);
             }
+            let rule = dedupe.as_ref().map(|dedupe| &dedupe.rule);
+            self.path_names(&format!("{path}.dedupe.key"), slot.at("dedupe").at("key"), rule, pattern);
         }
         let pattern = pattern?;
         if verifiers.is_empty() {
@@ -110,6 +113,7 @@ impl Builder<'_, '_> {
             methods: slot.at("methods").items().iter().map(parsed).collect(),
             within,
             order,
+            dedupe,
             forward_path: slot.at("forward_path").maybe::<String>().map(Into::into),
             answer_timeout: answer_timeout(hurried, common),
             relay,
@@ -237,6 +241,14 @@ impl Builder<'_, '_> {
         }
     }
 
+    fn dedupe(&mut self, path: &str, slot: &Slot) -> Option<Dedupe> {
+        if slot.is_null() {
+            return None;
+        }
+        let rule = self.rule(&format!("{path}.key"), slot.at("key"))?;
+        Some(Dedupe { rule, window: slot.at("window").get() })
+    }
+
     fn order(&mut self, path: &str, slot: &Slot) -> Option<Order> {
         if slot.maybe::<String>().is_some() { Some(Order::Group) } else { self.rule(path, slot).map(Order::Key) }
     }
@@ -303,7 +315,7 @@ fn spec(key: &Key) -> RuleSpec {
 }
 
 /// Whether nobody but the provider can choose the key: the signature covers all that the rule reads.
-fn is_signed(rule: &Rule, covers_body: bool) -> bool {
+pub(super) fn is_signed(rule: &Rule, covers_body: bool) -> bool {
     let mut places = rule.places().into_iter();
     places.all(|place| matches!(place, key::Place::Const) || (covers_body && place == key::Place::Body))
 }

@@ -28,6 +28,9 @@ const EXCERPT_BYTES: usize = 200;
 
 type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
+/// Posts a message to an address, once; an error is words without the address, whose path may be a secret.
+pub type Post = Arc<dyn Fn(Secret, Bytes) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
 /// Posts JSON. Clones share what they were made of.
 #[derive(Clone, Default)]
 pub struct Poster(Arc<Clients>);
@@ -64,7 +67,7 @@ impl Poster {
 
     /// As a function: posts once; an error is words.
     #[must_use]
-    pub fn post(self) -> Arc<dyn Fn(Secret, Bytes) -> BoxFuture<'static, Result<(), String>> + Send + Sync> {
+    pub fn post(self) -> Post {
         Arc::new(move |to, message| {
             let poster = self.clone();
             Box::pin(async move { poster.once(&to, message).await })

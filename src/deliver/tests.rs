@@ -49,6 +49,8 @@ fn event(target: &str, headers: &[(&str, &str)]) -> Event {
         lane: Lane { group: Group::of(&["a.myshopify.com"]), inner: None },
         key_source: KeySource::NoRule,
         order: None,
+        fingerprint: None,
+        trace: None,
         verified: "shopify secret=0".into(),
         provider_event_id: None,
         event_type: None,

@@ -1,13 +1,19 @@
 //! The way into the store: submissions gather while one batch is being made durable.
+//!
+//! Whatever gets a new seq goes this way, one batch at a time, for the engine is told of events in the order of their seqs.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::{Shared, Shed, Submission};
+use super::delivery::{Delivery, queued};
+use super::release::{Release, Released, Unreleased, release};
+use super::{Shared, Shed, Stored, Submission};
 use crate::clock::Seldom;
-use crate::event::{Event, Mono, Seq};
-use crate::store::Error;
+use crate::engine::Queued;
+use crate::event::{Event, Mono, Now, Seq};
+use crate::store::{Appended, Error};
 
 /// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
 const BATCH_EVENTS_MAX: usize = 1_000;
@@ -15,33 +21,52 @@ const BATCH_EVENTS_MAX: usize = 1_000;
 /// Bytes of bodies in one batch at most (one larger event goes alone).
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-type Append = Pin<Box<dyn Future<Output = Result<Seq, Error>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// A batch that the store is making durable.
+/// What the store is making durable.
+enum Batch {
+    Submissions(Vec<Submission>),
+    Release(Release),
+}
+
+/// How that went.
+enum Outcome {
+    Appended(Result<Appended, Error>),
+    Released(Result<Released, Unreleased>),
+}
+
+/// A batch that is under way.
 struct Appending {
-    batch: Vec<Submission>,
+    batch: Batch,
     started: Mono,
-    done: Append,
+    done: Work,
 }
 
 /// A batch that is done, and how.
-pub(super) struct Appended {
-    batch: Vec<Submission>,
+pub(super) struct Finished {
+    batch: Batch,
     started: Mono,
-    result: Result<Seq, Error>,
+    outcome: Outcome,
 }
 
 /// What waits for the store, and what is on its way in.
 pub(super) struct Appends {
     shared: Arc<Shared>,
     gathered: Vec<Submission>,
+    releases: VecDeque<Release>,
     appending: Option<Appending>,
     failures_said: Seldom,
 }
 
 impl Appends {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, gathered: Vec::new(), appending: None, failures_said: Seldom::default() }
+        Self {
+            shared,
+            gathered: Vec::new(),
+            releases: VecDeque::new(),
+            appending: None,
+            failures_said: Seldom::default(),
+        }
     }
 
     /// How many more may gather.
@@ -50,68 +75,100 @@ impl Appends {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.appending.is_none() && self.gathered.is_empty()
+        self.appending.is_none() && self.gathered.is_empty() && self.releases.is_empty()
     }
 
     pub(super) fn gather(&mut self, submission: Submission) {
         self.gathered.push(submission);
     }
 
+    pub(super) fn gather_release(&mut self, release: Release) {
+        self.releases.push_back(release);
+    }
+
     /// Begins the next batch, when none is under way and something waits.
-    pub(super) fn start(&mut self, now: Mono) {
-        if self.appending.is_some() || self.gathered.is_empty() {
+    pub(super) fn start(&mut self, now: Now) {
+        if self.appending.is_some() {
             return;
         }
-        let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
-        let events = batch.iter().map(|submission| Arc::clone(&submission.event)).collect();
         let store = Arc::clone(&self.shared.store);
-        let done: Append = Box::pin(async move { store.append(events).await });
-        self.appending = Some(Appending { batch, started: now, done });
+        let (batch, done): (Batch, Work) = if let Some(asked) = self.releases.pop_front() {
+            let id = asked.id;
+            (Batch::Release(asked), Box::pin(async move { Outcome::Released(release(&*store, id, now.wall).await) }))
+        } else if !self.gathered.is_empty() {
+            let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
+            let events = batch.iter().map(|submission| Arc::clone(&submission.event)).collect();
+            (Batch::Submissions(batch), Box::pin(async move { Outcome::Appended(store.append(events).await) }))
+        } else {
+            return;
+        };
+        self.appending = Some(Appending { batch, started: now.mono, done });
     }
 
     /// Resolves when the batch under way is done; never while there is none.
-    pub(super) async fn finished(&mut self) -> Appended {
+    pub(super) async fn finished(&mut self) -> Finished {
         let Some(current) = &mut self.appending else {
             return std::future::pending().await;
         };
-        let result = (&mut current.done).await;
+        let outcome = (&mut current.done).await;
         let Appending { batch, started, .. } =
             self.appending.take().expect("it was there a line above, and nobody else holds it");
-        Appended { batch, started, result }
+        Finished { batch, started, outcome }
     }
 
-    /// Answers a batch's senders; gives the events that are durable, and the seq of the first. `count` is told of each of them before its
-    /// sender is.
-    pub(super) fn answer(
-        &mut self,
-        appended: Appended,
-        now: Mono,
-        mut count: impl FnMut(&Event),
-    ) -> Option<(Seq, Vec<Arc<Event>>)> {
-        let Appended { batch, started, result } = appended;
-        match result {
-            Ok(first) => {
+    /// Answers whoever waits for a batch; gives the events that are pending now, in the order of their seqs. `delivery` is told of each
+    /// durable event before its sender is.
+    pub(super) fn answer(&mut self, finished: Finished, delivery: &mut Delivery, now: Mono) -> Vec<Queued> {
+        let Finished { batch, started, outcome } = finished;
+        match (batch, outcome) {
+            (Batch::Submissions(batch), Outcome::Appended(Ok(appended))) => {
                 self.shared.metrics.commit_seconds.observe(now.since(started).as_secs_f64());
-                batch.iter().for_each(|submission| count(&submission.event));
-                let answered = batch.into_iter().zip(first.0..);
-                Some((first, answered.map(|(submission, seq)| submission.answer(Ok(Seq(seq)))).collect()))
+                stored(batch, &appended, delivery)
             }
-            Err(error) => {
-                let shed = shed_for(&error);
-                if let Some(left_out) = self.failures_said.pass(now) {
-                    tracing::error!(%error, events = batch.len(), left_out, "events were not stored; their senders get 503");
-                }
-                for submission in batch {
-                    submission.answer(Err(shed));
-                }
-                None
+            (Batch::Submissions(batch), Outcome::Appended(Err(error))) => {
+                self.refuse(batch, &error, now);
+                Vec::new()
             }
+            (Batch::Release(asked), Outcome::Released(released)) => {
+                asked.answer(released.as_ref().map(|released| released.pending.seq).map_err(Clone::clone));
+                let Ok(released) = released else { return Vec::new() };
+                delivery.released(&released.source);
+                vec![queued(released.pending)]
+            }
+            // Each batch was begun with the work that is its own.
+            (Batch::Submissions(_), Outcome::Released(_)) | (Batch::Release(_), Outcome::Appended(_)) => Vec::new(),
+        }
+    }
+
+    fn refuse(&mut self, batch: Vec<Submission>, error: &Error, now: Mono) {
+        let shed = shed_for(error);
+        if let Some(left_out) = self.failures_said.pass(now) {
+            tracing::error!(%error, events = batch.len(), left_out, "events were not stored; their senders get 503");
+        }
+        for submission in batch {
+            submission.answer(Err(shed));
         }
     }
 }
 
+/// Counts durable events and answers their senders; gives those that are to be delivered.
+fn stored(batch: Vec<Submission>, appended: &Appended, delivery: &mut Delivery) -> Vec<Queued> {
+    for (number, submission) in batch.iter().enumerate() {
+        delivery.accepted(&submission.event, appended.repeat(number).is_some());
+    }
+    let mut pending = Vec::with_capacity(batch.len());
+    for (number, (submission, seq)) in batch.into_iter().zip(appended.first.0..).enumerate() {
+        let stored = Stored { seq: Seq(seq), duplicate_of: appended.repeat(number) };
+        let event = submission.answer(Ok(stored));
+        if stored.duplicate_of.is_none() {
+            pending.push(delivery.keep(stored.seq, &event));
+        }
+    }
+    pending
+}
+
 impl Submission {
-    fn answer(self, answer: Result<Seq, Shed>) -> Arc<Event> {
+    fn answer(self, answer: Result<Stored, Shed>) -> Arc<Event> {
         if self.reply.send(answer).is_err() {
             // The sender has gone or run out of patience; a stored event stays stored all the same.
             tracing::debug!(event = %self.event.id, "nobody waits for this answer any more");

@@ -126,34 +126,39 @@ impl Delivery {
         self.counters.get(source).expect("inserted just above")
     }
 
-    /// Counts an event that is durable. Whether its sender still waits for the answer does not matter (I1).
-    pub(super) fn accepted(&mut self, event: &Event) {
+    /// Counts an event that is durable, a repeat that is suppressed with them. Whether its sender still waits for the answer does not
+    /// matter (I1).
+    pub(super) fn accepted(&mut self, event: &Event, suppressed: bool) {
         let counters = self.counters(&event.source);
         counters.accepted();
+        if suppressed {
+            counters.suppressed();
+        }
         // Those that are not genuine have no key either, and a lane of their own.
         if event.lane.group.is_fallback() {
             counters.fallback(&event.key_source);
         }
     }
 
-    /// Events that are durable now, in the order of their seqs, as the engine needs them.
-    pub(super) fn keep(&mut self, first: Seq, events: &[Arc<Event>]) -> Vec<Queued> {
-        let seqs = (first.0..).map(Seq);
-        let queued = |(seq, event): (Seq, &Arc<Event>)| {
-            self.window.put(seq, event);
-            Queued {
-                seq,
-                lane: event.lane.clone(),
-                order: event.order.clone(),
-                received: event.received,
-                replay: false,
-                attempts: 0,
-                refused: 0,
-                first_attempt: None,
-                due: None,
-            }
-        };
-        seqs.zip(events).map(queued).collect()
+    /// Counts an event that was suppressed and is pending now.
+    pub(super) fn released(&mut self, source: &Arc<str>) {
+        self.counters(source).released();
+    }
+
+    /// An event that is durable now, as the engine needs it.
+    pub(super) fn keep(&mut self, seq: Seq, event: &Arc<Event>) -> Queued {
+        self.window.put(seq, event);
+        Queued {
+            seq,
+            lane: event.lane.clone(),
+            order: event.order.clone(),
+            received: event.received,
+            replay: false,
+            attempts: 0,
+            refused: 0,
+            first_attempt: None,
+            due: None,
+        }
     }
 
     /// Takes up a live request.

@@ -13,6 +13,7 @@ mod outcome;
 pub mod policy;
 mod recover;
 pub mod rejections;
+mod release;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,8 @@ pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
+use release::Release;
+pub use release::Unreleased;
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -62,13 +65,23 @@ const STALLED_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 /// A verified event on its way into the store, and who waits for the answer.
 struct Submission {
     event: Arc<Event>,
-    reply: oneshot::Sender<Result<Seq, Shed>>,
+    reply: oneshot::Sender<Result<Stored, Shed>>,
     /// Given back when the event is stored or refused, not when its sender stops waiting.
     _charge: Charge,
 }
 
+/// An event that is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its place.
+    pub seq: Seq,
+    /// The event that it repeats, for which it was stored as suppressed.
+    pub duplicate_of: Option<EventId>,
+}
+
 enum Fact {
     Submitted(Submission),
+    Release(Release),
     Command(Box<Command>),
     Stop,
 }
@@ -247,7 +260,7 @@ impl Handle {
     ///
     /// # Errors
     /// Why it was not stored. With anything but [`Shed::TooSlow`], nothing of it was kept.
-    pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Seq, Shed> {
+    pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Stored, Shed> {
         self.shared.store.admits(&event.lane.group)?;
         let (reply, answer) = oneshot::channel();
         let submission = Fact::Submitted(Submission { event, reply, _charge: charge });
@@ -257,6 +270,18 @@ impl Handle {
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(Shed::Draining),
         }
         answer.await.unwrap_or(Err(Shed::Draining))
+    }
+
+    /// Lets a suppressed event go to the upstream after all: it goes to the end of its lane like one that was just accepted. Resolves
+    /// when that is durable (I7), with its place.
+    ///
+    /// # Errors
+    /// Why it was not released.
+    pub async fn release(&self, id: EventId) -> Result<Seq, Unreleased> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.facts.send(Fact::Release(Release { id, reply })).await;
+        sent.map_err(|_| Unreleased::Draining)?;
+        answer.await.unwrap_or(Err(Unreleased::Draining))
     }
 
     /// Has a live request answered by the upstream, by `deadline`. Dropping the future means that nobody waits any more: the request

@@ -21,7 +21,7 @@ use super::upstream::UpstreamTable;
 use super::{Fact, Shared, recover};
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, Engine};
-use crate::event::{Event, Mono, Now};
+use crate::event::{Mono, Now};
 use crate::store::Error;
 
 /// How often gauges are set, expired changes end and the beat is shown when nothing happens.
@@ -115,6 +115,7 @@ impl Driver {
         for fact in facts.drain(..) {
             match fact {
                 Fact::Submitted(submission) => self.appends.gather(submission),
+                Fact::Release(release) => self.appends.gather_release(release),
                 Fact::Command(command) => self.obey(*command, now),
                 Fact::Stop => self.stopping = true,
             }
@@ -132,18 +133,17 @@ impl Driver {
     }
 
     fn execute(&mut self, now: Now) {
-        self.appends.start(now.mono);
+        self.appends.start(now);
         while let Some(request) = self.engine.poll_request(now) {
             self.delivery.begin(request);
         }
     }
 
     /// The batch is durable, or was refused: only now are its senders answered, and only now may it be delivered (I7).
-    fn appended(&mut self, result: super::append::Appended) {
+    fn appended(&mut self, result: super::append::Finished) {
         let now = self.shared.clock.now();
-        let count = |event: &Event| self.delivery.accepted(event);
-        if let Some((first, events)) = self.appends.answer(result, now.mono, count) {
-            let queued = self.delivery.keep(first, &events);
+        let queued = self.appends.answer(result, &mut self.delivery, now.mono);
+        if !queued.is_empty() {
             self.engine.on_appended(queued, now);
         }
     }
@@ -158,6 +158,7 @@ impl Driver {
         while let Ok(fact) = self.facts.try_recv() {
             match fact {
                 Fact::Submitted(submission) => self.appends.gather(submission),
+                Fact::Release(release) => self.appends.gather_release(release),
                 Fact::Command(_) | Fact::Stop => {}
             }
         }

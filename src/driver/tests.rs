@@ -67,7 +67,9 @@ impl World {
     fn submit(&self, number: u8, bytes: usize) -> JoinHandle<Result<Seq, Shed>> {
         let handle = self.handle.clone();
         let charge = Budget::new(usize::MAX).open(Some(0)).unwrap();
-        tokio::spawn(async move { handle.submit(Arc::new(event(number, bytes)), charge).await })
+        tokio::spawn(
+            async move { handle.submit(Arc::new(event(number, bytes)), charge).await.map(|stored| stored.seq) },
+        )
     }
 
     /// How many events can be read.
@@ -84,6 +86,8 @@ fn event(number: u8, bytes: usize) -> Event {
         lane: Lane { group: Group::of(&["g"]), inner: None },
         key_source: KeySource::NoRule,
         order: None,
+        fingerprint: None,
+        trace: None,
         verified: "none".into(),
         provider_event_id: None,
         event_type: None,

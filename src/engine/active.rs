@@ -52,6 +52,7 @@ impl Engine {
             group.ledger.stats.get_or_insert_default();
         }
         self.dormant.wake(&mut group);
+        group.quick = self.upstream.outbreak.recall(name);
         let gid = self.groups.insert(group);
         self.names.insert(name.clone(), gid);
         gid
@@ -83,6 +84,7 @@ impl Engine {
         self.wakes.remove(&mut self.wake_places, gid);
         if let Some(mut group) = self.groups.remove(gid) {
             self.names.remove(&group.name);
+            self.upstream.outbreak.remember(&group.name, group.quick);
             self.ledgers.put(group.name.clone(), std::mem::take(&mut group.ledger));
             self.dormant.put(group, self.moment());
         }

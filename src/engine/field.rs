@@ -3,7 +3,7 @@
 //! Some conditions concern everybody at once: slow groups hold half of the slots, the slots are half busy, retries hold theirs,
 //! the upstream's breaker is not closed. When such a gate closes or opens, no group may have to be looked at. So a ready group stands in
 //! the heap of the gates that it needs open, and a pick compares the first of those heaps whose gates are: at most
-//! thirty-two, however many groups there are.
+//! sixty-four, however many groups there are.
 
 use super::tags::{Heap, Places, Turn};
 
@@ -22,7 +22,9 @@ impl Class {
     pub(super) const SUSPECT: Self = Self(8);
     /// Not a gate: on which side of the round of probes it stands.
     pub(super) const SIDE: Self = Self(16);
-    const COUNT: u8 = 32;
+    /// Not known to be quick in an outbreak (R4b).
+    pub(super) const UNKNOWN: Self = Self(32);
+    const COUNT: u8 = 64;
 
     pub(super) fn with(self, bit: Self, on: bool) -> Self {
         if on { Self(self.0 | bit.0) } else { self }
@@ -44,7 +46,7 @@ pub(super) struct Field {
     heaps: Vec<Heap<Turn>>,
     places: Places,
     /// Which heaps have somebody in them.
-    occupied: u32,
+    occupied: u64,
     peeks: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::breaker::{OfGroup, Upstream};
+use super::breaker::OfGroup;
 use super::counts::Counts;
 use super::field::Class;
 use super::inside::Inside;
@@ -14,7 +14,7 @@ use super::rate::Gcra;
 use super::request::WaitReason;
 use super::stats::LastSecond;
 use super::tags::{Tag, Turn, Weight};
-use super::{Policy, Settings};
+use super::{Policy, Settings, Upstream};
 use crate::event::{Group, Mono};
 
 /// Where a group stands. It is in the field when and only when it is ready (I2).
@@ -85,6 +85,8 @@ pub(super) struct GroupState {
     /// Attempts in flight that are longer than `slow_after`.
     pub(super) long: u32,
     pub(super) slow: bool,
+    /// The number of the outbreak in which an attempt of it ended quickly.
+    pub(super) quick: u64,
     pub(super) ended: LastSecond,
 
     /// Where its policy has a rate.
@@ -135,6 +137,7 @@ impl GroupState {
             estimate: Ewma::default(),
             long: 0,
             slow: false,
+            quick: 0,
             ended: LastSecond::default(),
             rate: None,
             held_until: Mono(0),
@@ -224,11 +227,12 @@ impl GroupState {
 
     /// One attempt of an unsuspected group may always go; a second one only when the breaker is closed.
     pub(super) fn is_suspect(&self, settings: &Settings, upstream: &Upstream, now: Mono) -> bool {
-        self.in_flight() > 0 || upstream.suspects(&settings.breakers.upstream, self.failed, now)
+        self.in_flight() > 0 || upstream.breaker.suspects(&settings.breakers.upstream, self.failed, now)
     }
 
     fn class(&self, settings: &Settings, upstream: &Upstream, only_retries: bool, now: Mono) -> Class {
         let suspect = self.is_suspect(settings, upstream, now);
+        let unknown = !upstream.outbreak.is_quick(self.quick);
         // The count of the last second is only needed by those that hold more than two.
         let ramp = self.in_flight() >= 2 && self.in_flight() >= 2 + self.ended.count(now);
         Class::default()
@@ -237,6 +241,7 @@ impl GroupState {
             .with(Class::RETRY, only_retries)
             .with(Class::SUSPECT, suspect)
             .with(Class::SIDE, suspect && self.side)
+            .with(Class::UNKNOWN, unknown)
     }
 }
 

@@ -109,7 +109,8 @@ impl Engine {
 
     /// I3, I5: leases against counts and keys.
     fn leases_sound(&self) -> Result<(), String> {
-        let (mut keys, mut slow, mut retry, mut events) = (std::collections::BTreeSet::new(), 0, 0, 0);
+        let (mut keys, mut slow, mut quick, mut retry, mut events) = (std::collections::BTreeSet::new(), 0, 0, 0, 0);
+        let outbreak = &self.upstream.outbreak;
         for (ticket, lease) in self.leases.iter() {
             if let Some((lid, ev)) = lease.work.event() {
                 events += 1;
@@ -120,11 +121,14 @@ impl Engine {
                     format!("I3: two leases of one order key, {:?}", ev.order)
                 })?;
             }
-            slow += u32::from(self.groups.get(lease.gid).is_some_and(|group| group.slow));
+            let group = self.groups.get(lease.gid);
+            slow += u32::from(group.is_some_and(|group| group.slow));
+            quick += u32::from(group.is_some_and(|group| outbreak.is_quick(group.quick)));
             retry += u32::from(lease.retry);
         }
-        let counted = (self.leases.slow, self.leases.retry, self.counts.in_flight);
-        ensure(counted == (slow, retry, events), || format!("I5: counted {counted:?}, found {slow}, {retry}, {events}"))
+        let counted = (self.leases.slow, outbreak.quick, self.leases.retry, self.counts.in_flight);
+        let found = (slow, quick, retry, events);
+        ensure(counted == found, || format!("I5: counted {counted:?}, found {found:?}"))
     }
 
     /// I6: the tag of a group that could go all the time is no further from virtual time than its head start, and what

@@ -322,6 +322,7 @@ impl Engine {
             group.slow = slow;
             if slow {
                 self.leases.slow += group.in_flight();
+                self.found_slow(gid);
             } else {
                 self.leases.slow = self.leases.slow.saturating_sub(group.in_flight());
             }
@@ -343,6 +344,8 @@ impl Engine {
         self.leases.retry -= u32::from(lease.retry);
         if let Some(group) = self.groups.get_mut(gid) {
             self.leases.slow -= u32::from(group.slow);
+            let outbreak = &mut self.upstream.outbreak;
+            outbreak.quick -= u32::from(outbreak.is_quick(group.quick));
             group.retry_in_flight -= u32::from(lease.retry);
             group.long -= u32::from(lease.long);
             group.served_us += cost;
@@ -354,6 +357,9 @@ impl Engine {
         }
         self.learn(&lease, ending, now.mono);
         self.judge_slow(gid);
+        if happened && self.groups.get(gid).is_some_and(|group| !group.slow) {
+            self.shows_quick(gid, took);
+        }
         let (work, said) = (lease.work, Said { removal: lease.removal, hold_max: lease.hold_max });
         match work {
             Work::Event(lid, ev) => {

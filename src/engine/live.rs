@@ -238,7 +238,7 @@ impl Engine {
         if self.upstream.paused {
             return Some(Unserved::Paused);
         }
-        match group.gates(&self.settings, breaker, false, now) {
+        match group.gates(&self.settings, &self.upstream, false, now) {
             (Standing::Paused, _) => return Some(Unserved::Paused),
             // Half-open: the one attempt that is under way may close it at any moment.
             (Standing::Broken, None) => return None,
@@ -246,7 +246,7 @@ impl Engine {
             _ => {}
         }
         let until = breaker.wake()?;
-        let waits = breaker.is_held(now) || group.is_suspect(&self.settings, breaker, now);
+        let waits = breaker.is_held(now) || group.is_suspect(&self.settings, &self.upstream, now);
         waits.then(|| Unserved::Broken(until.since(now)))
     }
 

@@ -25,7 +25,7 @@
 //! # The rules, and where they live
 //!
 //! R1 tags and turns: `tags`, `field`, `schedule` · R2 prices: `price`, `lease` · R3 head start: `schedule`, `dormant` · R4 caps and leases:
-//! `group`, `lease` · R4b slow groups and ramp: `group`, `field` · R5 policies: `command` · R6 fresh, retries, replays: `lane` · R7 order:
+//! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane` · R7 order:
 //! `order` · R8 breakers: `breaker` · R11 two levels: `schedule` · what follows an attempt: `retry` · senders that wait
 //! for an answer: `live` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
@@ -56,6 +56,7 @@ mod ledger;
 mod live;
 mod notice;
 mod order;
+mod outbreak;
 mod price;
 mod rate;
 mod request;
@@ -179,13 +180,14 @@ impl std::fmt::Debug for Engine {
 struct Upstream {
     breaker: breaker::Upstream,
     durations: Durations,
+    outbreak: outbreak::Outbreak,
     rate: Gcra,
     paused: bool,
     /// When a pick that was refused for time alone is worth another look.
     wake: Option<Mono>,
     /// Why picks were refused most recently, and when.
     blocked: Option<(WaitReason, Mono)>,
-    /// The step of the last pick with a breaker that was not closed.
+    /// The step of the last pick with a breaker that was not closed, or in an outbreak.
     unclosed: u64,
     /// The last answer and whose it was; the time that counts for [`Settings::order_max_hold`].
     answered: Option<(Mono, u32)>,
@@ -309,6 +311,7 @@ impl Engine {
             self.wakes.remove(&mut self.wake_places, gid);
             self.refresh(gid, now.mono);
         }
+        self.outbreak_timer(now.mono);
         self.lease_timers(now);
         self.live_timers(now.mono);
         self.fall_due(now.mono);
@@ -345,6 +348,7 @@ impl Engine {
             self.retries.wake(),
             self.outbox.wake(),
             self.reloads.front().map(|(at, _)| *at),
+            self.upstream.outbreak.until(),
             upstream,
         ];
         times.into_iter().flatten().min()

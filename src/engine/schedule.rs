@@ -59,7 +59,7 @@ impl Engine {
     /// Puts a group where it belongs: into the field, or out of it with a time to look again.
     pub(super) fn refresh(&mut self, gid: u32, now: Mono) {
         let Some(group) = self.groups.get_mut(gid) else { return };
-        let (standing, wake) = group.stand(&self.settings, &self.upstream.breaker, now);
+        let (standing, wake) = group.stand(&self.settings, &self.upstream, now);
         let was = std::mem::replace(&mut group.standing, standing);
         if let (Standing::Ready(old), true) = (was, was != standing) {
             self.field.remove(old, gid);
@@ -116,7 +116,7 @@ impl Engine {
         };
         // Ramp, suspicion and slowness change with time and the upstream's median: one who was at the head may have to move.
         let Some(group) = self.groups.get(gid) else { return false };
-        if group.stand(&self.settings, &self.upstream.breaker, now.mono).0 != Standing::Ready(class) {
+        if group.stand(&self.settings, &self.upstream, now.mono).0 != Standing::Ready(class) {
             self.refresh(gid, now.mono);
             return true;
         }
@@ -161,15 +161,20 @@ impl Engine {
         let slow = self.leases.slow < self.settings.slow_slots();
         let ramp = (self.leases.len() as u32).saturating_mul(2) < self.settings.slots;
         let retry = self.leases.retry < self.settings.retry_slots();
+        let unknown = self.takes_unknown();
         let breaker = &self.upstream.breaker;
         let (closed, probe) = (breaker.is_closed(), breaker.may_probe());
-        if !closed {
+        if !closed || self.upstream.outbreak.is_on() {
             self.upstream.unclosed = self.step;
         }
         let gates = |class: Class, side: bool| {
             let passes = |bit: Class, open: bool| open || !class.has(bit);
             let trusted = closed || !class.has(Class::SUSPECT) || (probe && class.has(Class::SIDE) != side);
-            passes(Class::SLOW, slow) && passes(Class::RAMP, ramp) && passes(Class::RETRY, retry) && trusted
+            passes(Class::SLOW, slow)
+                && passes(Class::RAMP, ramp)
+                && passes(Class::RETRY, retry)
+                && passes(Class::UNKNOWN, unknown)
+                && trusted
         };
         let side = breaker.side;
         let found = self.field.first(|class| gates(class, side));
@@ -242,6 +247,8 @@ impl Engine {
                 group.side = self.upstream.breaker.side;
             }
             self.leases.slow += u32::from(group.slow);
+            let outbreak = &mut self.upstream.outbreak;
+            outbreak.quick += u32::from(outbreak.is_quick(group.quick));
             group.in_flight() <= group.cap(&self.settings)
         });
         if !cap_ok || self.leases.len() as u32 >= self.settings.slots {
@@ -321,7 +328,7 @@ impl Engine {
         }
         match () {
             () if lease.work.event().is_some_and(|(_, ev)| ev.keyed) => WaitReason::Order,
-            () if class.has(Class::SLOW) => WaitReason::Slow,
+            () if class.has(Class::SLOW) || (self.in_outbreak() && class.has(Class::UNKNOWN)) => WaitReason::Slow,
             () if lease.work.behind() => WaitReason::Lane,
             () => WaitReason::Turn,
         }

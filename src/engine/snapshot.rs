@@ -250,6 +250,7 @@ impl Engine {
             Standing::Idle => State::Idle,
             Standing::Ready(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
             Standing::Ready(class) if class.has(Class::SLOW) && slow_full => State::Slow,
+            Standing::Ready(class) if class.has(Class::UNKNOWN) && !self.takes_unknown() => State::Slow,
             Standing::Ready(class) if class.has(Class::RETRY) && retry_full => State::RetrySlots,
             Standing::Ready(_) => State::Ready,
             Standing::Capped => State::Capped,
@@ -287,6 +288,9 @@ impl Engine {
                 format!("the upstream asked to wait (Retry-After), {} s more", left(held))
             }
             State::Held => "its events wait behind their order keys".into(),
+            State::Slow if !group.slow => {
+                "many groups turned slow at once, and it has not shown to be quick since".into()
+            }
             State::Slow => "slow groups hold all the slots they may".into(),
             State::RetrySlots => "retries hold all the slots they may".into(),
         }

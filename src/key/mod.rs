@@ -24,6 +24,7 @@
 
 mod content;
 mod document;
+mod fingerprint;
 mod json;
 mod parse;
 mod paths;
@@ -43,6 +44,7 @@ use crate::event::{Group, Missing};
 
 use parse::{Expr, Root};
 
+pub use fingerprint::fingerprint;
 pub use parse::ParseError;
 pub use plan::{Plan, Reading};
 pub use shard::shard;

@@ -277,11 +277,10 @@ async fn ingest(
     let id = event.id;
     let stored = front.handle.submit(Arc::new(event), charge);
     match tokio::time::timeout(source.answer_timeout, stored).await {
-        Ok(Ok(_seq)) => {}
-        Ok(Err(shed)) => return Err(Refused::Shed(shed)),
-        Err(_elapsed) => return Err(Refused::Shed(Shed::TooSlow)),
+        Ok(Ok(stored)) => Ok(answer.map_or_else(|| reply::accepted(source, id, stored.duplicate_of), reply::handshake)),
+        Ok(Err(shed)) => Err(Refused::Shed(shed)),
+        Err(_elapsed) => Err(Refused::Shed(Shed::TooSlow)),
     }
-    Ok(answer.map_or_else(|| reply::accepted(source, id), reply::handshake))
 }
 
 fn takes(source: &Source, parts: &Parts) -> Result<(), Refused> {
@@ -363,6 +362,10 @@ fn group(
         // Nothing that it says is believed: it cannot choose a lane, and nothing waits for it.
         Standing::Unverified(why) => (Grouped::unverified(), unverified(why)),
     };
+    let fingerprint = grouped.fingerprint.unwrap_or_else(|missing| {
+        source.metrics.not_deduplicated(missing);
+        None
+    });
     Event {
         id: front.new_id(arrival.received),
         received: arrival.received,
@@ -370,6 +373,8 @@ fn group(
         lane: grouped.lane,
         key_source: grouped.key_source,
         order: grouped.order,
+        fingerprint,
+        trace: None,
         verified,
         provider_event_id: grouped.event_id,
         event_type: grouped.event_type,

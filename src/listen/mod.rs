@@ -102,6 +102,8 @@ pub struct Source {
     pub within: Option<key::Rule>,
     /// What must stay in order.
     pub order: Option<Order>,
+    /// What keeps a sender's repeats from being delivered.
+    pub dedupe: Option<Dedupe>,
     /// Replaces the matched path towards the upstream.
     pub forward_path: Option<Box<str>>,
     /// How long a commit may take before the sender gets 503.
@@ -162,6 +164,15 @@ pub enum Order {
     Group,
     /// Events with the same key.
     Key(key::Rule),
+}
+
+/// What a sender's repeats are known by.
+#[derive(Clone, Debug)]
+pub struct Dedupe {
+    /// Finds what two repeats share; an event in which it finds nothing is no repeat.
+    pub rule: key::Rule,
+    /// How long after the first one a repeat counts as one.
+    pub window: Duration,
 }
 
 /// The answer to an accepted request.

@@ -19,6 +19,7 @@ use crate::verify;
 pub(super) type Reply = Response<Full<Bytes>>;
 
 const EVENT_ID: HeaderName = HeaderName::from_static("fairlane-event-id");
+const DUPLICATE_OF: HeaderName = HeaderName::from_static("fairlane-duplicate-of");
 
 /// Why a request did not become an event.
 #[derive(Debug)]
@@ -121,13 +122,15 @@ impl Refused {
     }
 }
 
-/// The answer to an accepted event.
-pub(super) fn accepted(source: &Source, id: EventId) -> Reply {
+/// The answer to an accepted event; to one that repeats another, the same and of which.
+pub(super) fn accepted(source: &Source, id: EventId, duplicate_of: Option<EventId>) -> Reply {
     let mut reply = Response::new(Full::new(source.ack.body.clone()));
     *reply.status_mut() = source.ack.status;
     reply.headers_mut().clone_from(&source.ack.headers);
-    if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
-        reply.headers_mut().insert(EVENT_ID, value);
+    for (name, id) in [(EVENT_ID, Some(id)), (DUPLICATE_OF, duplicate_of)] {
+        if let Some(Ok(value)) = id.map(|id| HeaderValue::from_str(&id.to_string())) {
+            reply.headers_mut().insert(name, value);
+        }
     }
     reply
 }

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Error;
 use super::disk::{Disk, Real};
 use super::embedded::salt;
 use super::log::{Segments, scan};
 use super::record::Record;
+use super::{Error, Status};
 use crate::event::{Event, Seq};
 
 /// What was read.
@@ -82,7 +82,11 @@ impl Reader<'_> {
     fn record(&mut self, record: Record) {
         let (seq, event) = match record {
             Record::Accepted { seq, event } => (seq, event),
-            Record::Copied { seq, replaces: None, event, state, .. } if !state.replay => (seq, event),
+            Record::Copied { seq, replaces: None, event, state, .. }
+                if !state.replay && state.status != Status::Suppressed =>
+            {
+                (seq, event)
+            }
             _ => return,
         };
         if self.seen.add(seq) {

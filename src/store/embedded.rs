@@ -38,8 +38,8 @@ use self::writer::Request;
 use super::disk::{Disk, Real};
 use super::index::{ApplyError, Sizes};
 use super::{
-    BoxFuture, Durability, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story,
-    Usage,
+    Appended, BoxFuture, Durability, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention,
+    Settlement, Story, Usage,
 };
 use crate::clock::Clock;
 use crate::event::{Event, EventId, Group, Lane, Seq, Wall};
@@ -247,12 +247,16 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 }
 
 impl LaneStore for Embedded {
-    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Seq, Error>> {
+    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Appended, Error>> {
         self.ask(|reply| Request::Append { batch, reply })
     }
 
     fn settle(&self, batch: Vec<Settlement>) -> BoxFuture<'_, Result<usize, Error>> {
         self.ask(|reply| Request::Settle { batch, reply })
+    }
+
+    fn requeue(&self, seqs: Vec<Seq>, at: Wall) -> BoxFuture<'_, Result<Vec<Option<Pending>>, Error>> {
+        self.ask(|reply| Request::Requeue { seqs, at, reply })
     }
 
     fn lanes(&self, after: Option<Lane>, limit: usize) -> BoxFuture<'_, Result<Vec<LaneSummary>, Error>> {

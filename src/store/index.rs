@@ -15,6 +15,8 @@
 //! | `l` | lane's name | its counts | pending |
 //! | `m` | | number of the checkpoint that was brought in last | pending |
 //!
+//! And one for each span of time in which windows of fingerprints end (`repeats.rs`): the keys are the hashes, the values what is known by them.
+//!
 //! Everything that goes in is absolute: bringing a checkpoint in twice, or half and then whole, gives the same.
 
 mod apply;
@@ -28,7 +30,8 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use parking_lot::{Mutex, RwLock};
 
 use super::Error;
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Family};
+use super::repeats::{Hash, Known, Span};
 use super::row::Row;
 use super::state::Counts;
 use super::wire::{self, Reader};
@@ -65,6 +68,7 @@ pub(super) struct Index {
     db: Database,
     pending: Keyspace,
     buckets: RwLock<BTreeMap<Bucket, Keyspace>>,
+    spans: RwLock<BTreeMap<Span, Keyspace>>,
     floors: Mutex<Floors>,
 }
 
@@ -121,13 +125,22 @@ impl Index {
             .manual_journal_persist(true)
             .open()?;
         let pending = db.keyspace("pending", options)?;
-        let mut buckets = BTreeMap::new();
+        let (mut buckets, mut spans) = (BTreeMap::new(), BTreeMap::new());
         for name in db.list_keyspace_names() {
             if let Some(bucket) = Bucket::from_name(&name) {
                 buckets.insert(bucket, db.keyspace(&name, options)?);
+            } else if let Some(span) = Span::from_name(&name) {
+                spans.insert(span, db.keyspace(&name, options)?);
             }
         }
-        Ok(Self { sizes, db, pending, buckets: RwLock::new(buckets), floors: Mutex::default() })
+        Ok(Self {
+            sizes,
+            db,
+            pending,
+            buckets: RwLock::new(buckets),
+            spans: RwLock::new(spans),
+            floors: Mutex::default(),
+        })
     }
 
     /// The checkpoint that was brought in last; 0 for a new index.
@@ -153,7 +166,39 @@ impl Index {
         self.db.delete_keyspace(keyspace).map_err(|error| failed(&error))
     }
 
+    /// Drops the keyspaces of fingerprints whose windows are all over at `now`.
+    pub(super) fn drop_spans(&self, now: Wall) -> Result<(), Error> {
+        let over: Vec<Span> = self.spans.read().keys().filter(|span| span.end() <= now).copied().collect();
+        for span in over {
+            let Some(keyspace) = self.spans.write().remove(&span) else { continue };
+            self.db.delete_keyspace(keyspace).map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+
     // Reading.
+
+    /// The event that has a fingerprint. Nearly every new one has none, and the filters of at most three keyspaces say so.
+    pub(super) fn known(&self, hash: &Hash) -> Result<Option<Known>, Error> {
+        let mut found = None;
+        for keyspace in self.spans.read().values() {
+            let value = keyspace.get(hash).map_err(|error| failed(&error))?;
+            let known = value.map(|value| Known::read(&mut Reader::new(&value)).map_err(damaged)).transpose()?;
+            found = found.max(known);
+        }
+        Ok(found)
+    }
+
+    /// Whether an event is among the dead letters.
+    pub(super) fn has_dead(&self, id: EventId) -> Result<bool, Error> {
+        let key = id_key(id);
+        for (_, keyspace) in self.buckets.read().iter().filter(|(bucket, _)| bucket.family == Family::Dead) {
+            if keyspace.contains_key(key).map_err(|error| failed(&error))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 
     fn get_row(keyspace: &Keyspace, seq: Seq) -> Result<Option<Row>, Error> {
         let value = keyspace.get(seq_key(b'r', seq)).map_err(|error| failed(&error))?;

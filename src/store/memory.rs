@@ -35,7 +35,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::{
-    BoxFuture, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story, Usage,
+    Appended, BoxFuture, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement, Story,
+    Usage,
 };
 use crate::clock::Clock;
 use crate::event::{Event, EventId, Group, Lane, Seq, Wall};
@@ -245,12 +246,16 @@ impl Memory {
 }
 
 impl LaneStore for Memory {
-    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Seq, Error>> {
+    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Appended, Error>> {
         Box::pin(self.call(Call::Append, |disk| disk.append(batch)))
     }
 
     fn settle(&self, batch: Vec<Settlement>) -> BoxFuture<'_, Result<usize, Error>> {
         Box::pin(self.call(Call::Settle, |disk| Ok(disk.settle(batch))))
+    }
+
+    fn requeue(&self, seqs: Vec<Seq>, at: Wall) -> BoxFuture<'_, Result<Vec<Option<Pending>>, Error>> {
+        Box::pin(self.call(Call::Settle, move |disk| Ok(disk.requeue(&seqs, at))))
     }
 
     fn lanes(&self, after: Option<Lane>, limit: usize) -> BoxFuture<'_, Result<Vec<LaneSummary>, Error>> {

@@ -2,7 +2,7 @@
 //!
 //! A store holds *events* in *lanes* and learns what became of them. It decides nothing: it does not
 //! know what a turn, a cap or a retry rule is. Its caller is the driver alone, which starts at most one
-//! `append` and one `settle` at a time; reads may run beside them.
+//! `append` or `requeue` and one `settle` at a time; reads may run beside them.
 //!
 //! # The contract
 //!
@@ -11,6 +11,9 @@
 //!    `kill -9` and (with `durability: fsync`) a power cut. A batch that failed with [`Error::Full`] or
 //!    [`Error::Unavailable`] left nothing behind; after any other error the outcome is unknown and the store
 //!    takes no more writes.
+//!    *Repeats*: an event whose [`Fingerprint`](crate::event::Fingerprint) that of an earlier one equals, in the same batch or before, is
+//!    stored as [suppressed](Status::Suppressed), in the same step; which ones those are is in the answer. It is none when it was received
+//!    after the earlier one's window, or the earlier one is dead.
 //! 2. **Settle.** The same for a batch of [`Settlement`]s. One about an event that is not pending (never
 //!    existed, or settled before) changes nothing and is counted in the answer: a settlement may be repeated.
 //! 3. **Pending.** An event is pending from its append until a settlement ends it ([`Verdict::ends`]). Pending events of a
@@ -39,6 +42,7 @@ pub mod memory;
 mod moments;
 pub mod notebook;
 mod record;
+mod repeats;
 mod row;
 mod state;
 mod wire;
@@ -57,13 +61,17 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What every store does. See the contract at the top of this module.
 pub trait LaneStore: Send + Sync + 'static {
-    /// Makes `batch` durable, whole or not at all, and numbers it: the answer is the seq of the first event, the
+    /// Makes `batch` durable, whole or not at all, and numbers it: the answer has the seq of the first event, the
     /// others follow without a gap. An empty batch is an error of the caller and gives the next free seq.
-    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Seq, Error>>;
+    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Appended, Error>>;
 
     /// Makes `batch` durable, whole or not at all. The answer is how many of them were about an event that
     /// is not pending (and changed nothing).
     fn settle(&self, batch: Vec<Settlement>) -> BoxFuture<'_, Result<usize, Error>>;
+
+    /// Makes ended events pending again, as [`Verdict::Requeued`] says, whole or not at all, with consecutive seqs in the order given. One
+    /// answer a seq: the event as it is pending now; `None` for one that is not there, not ended or past retention, and stays as it is.
+    fn requeue(&self, seqs: Vec<Seq>, at: Wall) -> BoxFuture<'_, Result<Vec<Option<Pending>>, Error>>;
 
     /// Lanes with pending events, in the order of their names, those after `after`, at most `limit`.
     fn lanes(&self, after: Option<Lane>, limit: usize) -> BoxFuture<'_, Result<Vec<LaneSummary>, Error>>;
@@ -101,6 +109,31 @@ pub trait LaneStore: Send + Sync + 'static {
     fn close(&self) -> BoxFuture<'_, Result<(), Error>>;
 }
 
+/// A batch that was appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The seq of its first event.
+    pub first: Seq,
+    /// Those of its events that were stored as suppressed, in their order.
+    pub repeats: Vec<Repeat>,
+}
+
+/// An event that repeats another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// Its place in the batch, from 0.
+    pub number: usize,
+    /// The event that it repeats.
+    pub of: EventId,
+}
+
+impl From<Seq> for Appended {
+    /// A batch without repeats.
+    fn from(first: Seq) -> Self {
+        Self { first, repeats: Vec::new() }
+    }
+}
+
 /// What became of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settlement {
@@ -133,8 +166,8 @@ pub enum Verdict {
     /// Thrown away by a person.
     Discarded,
     /// An ended event becomes pending again under a new seq at the end of its lane, attempts and refusals counted anew, its id and
-    /// history kept, marked as a [replay](Pending::replay) (whether it is one, or the release of a suppressed event). The one verdict
-    /// that is about an event that is *not* pending.
+    /// history kept, marked as a [replay](Pending::replay) unless it was suppressed, for then it goes to the upstream for the first time.
+    /// The one verdict that is about an event that is *not* pending.
     Requeued,
 }
 
@@ -200,7 +233,7 @@ pub struct Pending {
     pub refused: u32,
     /// Bytes of its record, for limits.
     pub bytes: u32,
-    /// Whether it was ever [requeued](Verdict::Requeued).
+    /// Whether it was ever [requeued](Verdict::Requeued), other than from suppressed.
     pub replay: bool,
 }
 
@@ -251,6 +284,8 @@ pub struct Record {
     pub reason: Box<str>,
     /// Bytes of its body.
     pub body_bytes: u32,
+    /// The event that it repeats, of one that is or was suppressed.
+    pub duplicate_of: Option<EventId>,
 }
 
 /// An event's record with all that was tried.

@@ -6,11 +6,12 @@
 //!
 //! | kind | says |
 //! | --- | --- |
-//! | 1 accepted | seq and the whole event |
+//! | 7 accepted | seq and the whole event |
 //! | 4 gone | an event whose end stood in a segment that was deleted, while an older segment still has its birth |
 //! | 5 settled | seq, time, verdict, the attempt's note |
-//! | 6 copied | an event that lives on here, whole, with its state and notes; after a requeue under a new seq |
-//! | 2, 3 | settled and copied as they were written before refusals were counted: no attempt in them was one |
+//! | 8 copied | an event that lives on here, whole, with its state and notes; after a requeue under a new seq. A repeat that is suppressed begins so |
+//! | 1, 6 | accepted and copied before there were fingerprints and traces |
+//! | 2, 3 | settled and copied before refusals were counted: no attempt in them was one |
 //!
 //! *Births* are the segments, other than the record's own, with a record that would bring the event into being when the
 //! log is read again. As long as one of them exists, something later in the log must say what became of the event.
@@ -23,24 +24,29 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::wire::{Damaged, GROUP_BYTES_MAX, Reader, put_bytes, put_lane, put_number, put_option, put_text, put_wall};
 use super::{AttemptNote, Status, Verdict};
-use crate::event::{Event, EventId, KeySource, Missing, Seq, Wall};
+use crate::event::{Event, EventId, Fingerprint, KeySource, Missing, Seq, Trace, Wall};
 
 /// Bytes of a frame before its payload.
 pub(super) const FRAME_BYTES: usize = 8;
 
-const ACCEPTED: u8 = 1;
+const ACCEPTED: u8 = 7;
 const GONE: u8 = 4;
 const SETTLED: u8 = 5;
-const COPIED: u8 = 6;
+const COPIED: u8 = 8;
+/// Without fingerprints and traces; they are only read.
+const ACCEPTED_2: u8 = 1;
+const COPIED_2: u8 = 6;
 /// Without refusals; they are only read.
 const SETTLED_1: u8 = 2;
 const COPIED_1: u8 = 3;
 
-/// How notes and states in a record were written.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// How events, notes and states in a record were written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     /// Without refusals.
     First,
+    /// Without fingerprints and traces.
+    Second,
     /// As they are now.
     Present,
 }
@@ -119,6 +125,8 @@ pub(super) struct State {
     pub(super) reason: Box<str>,
     /// Attempts that were refused.
     pub(super) refused: u32,
+    /// The event that it repeats, of one that was suppressed.
+    pub(super) duplicate_of: Option<EventId>,
 }
 
 /// Writes a frame whose payload `write` appends to `out`; gives the frame's length.
@@ -225,14 +233,15 @@ pub(super) fn decode(payload: &Bytes) -> Result<Record, Damaged> {
     let kind = reader.byte("a record's kind")?;
     let seq = Seq(reader.number("a seq")?);
     let record = match kind {
-        ACCEPTED => Record::Accepted { seq, event: read_event(&mut reader, payload)? },
+        ACCEPTED_2 | ACCEPTED => Record::Accepted { seq, event: read_event(&mut reader, payload, form(kind))? },
         SETTLED_1 | SETTLED => Record::Settled(read_settled(&mut reader, seq, form(kind))?),
-        COPIED_1 | COPIED => {
+        COPIED_1 | COPIED_2 | COPIED => {
             let replaces = reader.option("the seq before", |r| r.number("the seq before").map(Seq))?;
             let state = read_state(&mut reader, form(kind))?;
             let births = read_births(&mut reader)?;
             let notes = reader.list("the notes", |r| read_note(r, form(kind)))?;
-            Record::Copied { seq, replaces, event: read_event(&mut reader, payload)?, state, notes, births }
+            let event = read_event(&mut reader, payload, form(kind))?;
+            Record::Copied { seq, replaces, event, state, notes, births }
         }
         GONE => Record::Gone { seq, births: read_births(&mut reader)? },
         _ => return Err(Damaged("a record's kind")),
@@ -242,7 +251,11 @@ pub(super) fn decode(payload: &Bytes) -> Result<Record, Damaged> {
 }
 
 fn form(kind: u8) -> Form {
-    if matches!(kind, SETTLED_1 | COPIED_1) { Form::First } else { Form::Present }
+    match kind {
+        SETTLED_1 | COPIED_1 => Form::First,
+        ACCEPTED_2 | COPIED_2 => Form::Second,
+        _ => Form::Present,
+    }
 }
 
 fn read_births(reader: &mut Reader<'_>) -> Result<Vec<u32>, Damaged> {
@@ -320,7 +333,7 @@ fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged
         status: reader.option("a status", |r| u16::try_from(r.number("a status")?).map_err(|_| Damaged("a status")))?,
         error: reader.text("an error")?.into(),
         excerpt: Bytes::copy_from_slice(reader.bytes("an excerpt")?),
-        refused: form == Form::Present && reader.flag("a refusal's mark")?,
+        refused: form >= Form::Second && reader.flag("a refusal's mark")?,
     })
 }
 
@@ -352,6 +365,7 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &State) {
     put_number(out, u64::from(state.bytes));
     put_text(out, &state.reason);
     put_number(out, u64::from(state.refused));
+    put_option(out, state.duplicate_of, |out, id| out.extend_from_slice(&id.0));
 }
 
 pub(super) fn read_state(reader: &mut Reader<'_>, form: Form) -> Result<State, Damaged> {
@@ -365,7 +379,8 @@ pub(super) fn read_state(reader: &mut Reader<'_>, form: Form) -> Result<State, D
         replay: reader.flag("a replay's mark")?,
         bytes: reader.number_u32("the bytes")?,
         reason: reader.text("a reason")?.into(),
-        refused: if form == Form::Present { reader.number_u32("the refusals")? } else { 0 },
+        refused: if form >= Form::Second { reader.number_u32("the refusals")? } else { 0 },
+        duplicate_of: if form >= Form::Present { reader.option("the event it repeats", read_id)? } else { None },
     })
 }
 
@@ -387,6 +402,12 @@ pub(super) fn check(event: &Event) -> Result<(), String> {
         return Err(format!("event {}: a body of {length} bytes; up to {BODY_BYTES_MAX} can be stored", event.id));
     }
     Ok(())
+}
+
+/// Bytes that a suppressed event counts for, whose record is not the one of an accepted event: what is long in it.
+pub(super) fn weight(event: &Event) -> u32 {
+    let lines = event.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    u32::try_from(event.body.len() + event.target.len() + lines.sum::<usize>()).unwrap_or(u32::MAX)
 }
 
 /// Largest body that is taken: a segment is made for it alone, and offsets in a segment have 32 bits.
@@ -421,10 +442,20 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
         put_text(out, name.as_str());
         put_bytes(out, value.as_bytes());
     }
+    put_option(out, event.fingerprint, |out, fingerprint| {
+        out.extend_from_slice(&fingerprint.hash);
+        put_span(out, fingerprint.window);
+    });
+    put_option(out, event.trace, |out, trace| {
+        out.extend_from_slice(&trace.id);
+        out.extend_from_slice(&trace.span);
+        out.push(trace.flags);
+    });
     put_bytes(out, &event.body);
 }
 
-fn read_event(reader: &mut Reader<'_>, payload: &Bytes) -> Result<Event, Damaged> {
+fn read_event(reader: &mut Reader<'_>, payload: &Bytes, form: Form) -> Result<Event, Damaged> {
+    let known = form >= Form::Present;
     Ok(Event {
         id: read_id(reader)?,
         received: reader.wall("the time of receipt")?,
@@ -441,13 +472,37 @@ fn read_event(reader: &mut Reader<'_>, payload: &Bytes) -> Result<Event, Damaged
         peer: read_peer(reader)?,
         https: reader.flag("the scheme")?,
         headers: read_headers(reader)?,
+        fingerprint: if known { reader.option("a fingerprint", read_fingerprint)? } else { None },
+        trace: if known { reader.option("a trace", read_trace)? } else { None },
         body: payload.slice_ref(reader.bytes("the body")?),
     })
 }
 
+/// A length of time, in whole microseconds.
+pub(super) fn put_span(out: &mut Vec<u8>, span: Duration) {
+    put_number(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+}
+
+pub(super) fn read_span(reader: &mut Reader<'_>, what: &'static str) -> Result<Duration, Damaged> {
+    reader.number(what).map(Duration::from_micros)
+}
+
+fn read_fingerprint(reader: &mut Reader<'_>) -> Result<Fingerprint, Damaged> {
+    const WHAT: &str = "a fingerprint";
+    Ok(Fingerprint { hash: read_array(reader, WHAT)?, window: read_span(reader, WHAT)? })
+}
+
+fn read_trace(reader: &mut Reader<'_>) -> Result<Trace, Damaged> {
+    const WHAT: &str = "a trace";
+    Ok(Trace { id: read_array(reader, WHAT)?, span: read_array(reader, WHAT)?, flags: reader.byte(WHAT)? })
+}
+
+pub(super) fn read_array<const N: usize>(reader: &mut Reader<'_>, what: &'static str) -> Result<[u8; N], Damaged> {
+    reader.take(N, what)?.try_into().map_err(|_| Damaged(what))
+}
+
 pub(super) fn read_id(reader: &mut Reader<'_>) -> Result<EventId, Damaged> {
-    let bytes = reader.take(16, "an event id")?;
-    Ok(EventId(bytes.try_into().map_err(|_| Damaged("an event id"))?))
+    read_array(reader, "an event id").map(EventId)
 }
 
 fn read_peer(reader: &mut Reader<'_>) -> Result<IpAddr, Damaged> {

@@ -68,6 +68,7 @@ impl Row {
             bytes: place.length,
             reason: Box::default(),
             refused: 0,
+            duplicate_of: None,
         };
         Self::of(seq, event, place, state)
     }
@@ -218,6 +219,7 @@ impl Row {
             due: self.state.due,
             reason: self.state.reason.clone(),
             body_bytes: self.body_bytes,
+            duplicate_of: self.state.duplicate_of,
         }
     }
 

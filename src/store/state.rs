@@ -16,6 +16,7 @@ use std::time::Duration;
 use super::bucket::Bucket;
 use super::log::Place;
 use super::moments::Moments;
+use super::repeats::{Hash, Known};
 use super::row::{Noted, Row};
 use super::{Retention, Status, Verdict};
 use crate::event::{EventId, Lane, Seq, Wall};
@@ -82,11 +83,19 @@ pub(super) struct Delta {
     pub(super) lanes: HashMap<Lane, LaneEntry>,
     pub(super) due: BTreeSet<(Wall, u64)>,
     pub(super) open: BTreeSet<u64>,
+    /// Fingerprints of events that were accepted.
+    pub(super) known: HashMap<Hash, Known>,
 }
 
 impl Delta {
     pub(super) fn len(&self) -> usize {
         self.rows.len().max(self.lanes.len())
+    }
+
+    /// From now on an event is known by its fingerprint.
+    pub(super) fn know(&mut self, hash: Hash, known: Known) {
+        let there = self.known.entry(hash).or_insert(known);
+        *there = known.max(*there);
     }
 
     /// Gives a row its places, the row itself apart. True when it is the first pending one of its lane.
@@ -286,7 +295,7 @@ fn micros(span: Duration) -> u64 {
     reason = "nearly all are `Accept`, and a box each would be an allocation an event"
 )]
 pub(super) enum Step {
-    Accept(Row),
+    Accept(Row, Option<(Hash, Known)>),
     Settle(Settle),
     /// The row as it is after the copy; what it was is forgotten.
     Copy {
@@ -295,6 +304,7 @@ pub(super) enum Step {
         was: Seq,
         /// Segments with a birth of the event under its seq before.
         births: Vec<u32>,
+        known: Option<(Hash, Known)>,
         fetched: Fetched,
     },
     Gone {
@@ -374,12 +384,14 @@ impl State {
     /// Does one change. False when it was about an event that is not there.
     pub(super) fn apply(&mut self, step: Step) -> bool {
         match step {
-            Step::Accept(row) => {
+            Step::Accept(row, known) => {
+                self.know(known);
                 self.attach(row, None);
                 true
             }
             Step::Settle(settle) => self.settle(settle),
-            Step::Copy { mut row, was, births, fetched } => {
+            Step::Copy { mut row, was, births, known, fetched } => {
+                self.know(known);
                 self.sums.refer(row.place.segment, &births);
                 row.file(&self.retention);
                 let row_seq = row.seq;
@@ -408,6 +420,17 @@ impl State {
                 here
             }
         }
+    }
+
+    fn know(&mut self, known: Option<(Hash, Known)>) {
+        if let Some((hash, known)) = known {
+            self.active.know(hash, known);
+        }
+    }
+
+    /// What memory knows of a fingerprint, `asked` being what the index does.
+    pub(super) fn known(&self, hash: &Hash, asked: Option<Known>) -> Option<Known> {
+        self.deltas().filter_map(|delta| delta.known.get(hash)).copied().chain(asked).max()
     }
 
     fn settle(&mut self, settle: Settle) -> bool {

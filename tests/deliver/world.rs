@@ -97,6 +97,8 @@ pub(crate) fn event_of(content_type: &str, body: &[u8]) -> Event {
         lane: Lane { group: Group::of(&["a"]), inner: None },
         key_source: KeySource::NoRule,
         order: None,
+        fingerprint: None,
+        trace: None,
         verified: "none".into(),
         provider_event_id: None,
         event_type: None,

@@ -23,9 +23,9 @@ pub(crate) async fn seqs_start_at_1_and_follow_without_a_gap(mut world: World<im
 }
 
 pub(crate) async fn an_empty_batch_takes_nothing_and_names_the_next_seq(mut world: World<impl Subject>) {
-    assert_eq!(world.store().append(Vec::new()).await, Ok(Seq(1)));
+    assert_eq!(world.store().append(Vec::new()).await, Ok(Seq(1).into()));
     world.append(&lane("a"), 2).await;
-    assert_eq!(world.store().append(Vec::new()).await, Ok(Seq(3)));
+    assert_eq!(world.store().append(Vec::new()).await, Ok(Seq(3).into()));
     assert_eq!(world.append_one(&lane("a")).await, Seq(3));
     assert_eq!(world.store().settle(Vec::new()).await, Ok(0), "an empty batch of settlements changes nothing");
     assert_eq!(world.store().usage().pending, 3);
@@ -164,7 +164,7 @@ pub(crate) async fn an_append_a_settlement_and_reads_may_run_side_by_side(mut wo
             store.list(everything(1_000)),
             store.open(Seq(0), 1_000)
         );
-        let (first, page) = (first.unwrap(), page.unwrap());
+        let (first, page) = (first.unwrap().first, page.unwrap());
         assert_eq!(ignored, Ok(0));
         let newest = page.records.first().map_or(Seq(0), |record| record.seq);
         assert!(

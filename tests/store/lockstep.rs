@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fairlane::event::{Event, Group, Lane, Seq, Wall};
+use fairlane::event::{Event, Fingerprint, Group, Lane, Seq, Wall};
 use fairlane::store::{Settlement, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
@@ -139,7 +139,10 @@ impl<A: Subject, B: Subject> Walk<A, B> {
     fn event(&mut self, (lane, ordered, body_bytes): (usize, bool, usize)) -> Event {
         let plain = self.left.event(&lanes()[lane]);
         let order = ordered.then(|| Group::of(&[format!("order-{}", body_bytes % 3)]));
-        Event { order, body: Bytes::from(vec![b'x'; body_bytes]), ..plain }
+        // Few enough hashes that many are repeats, and windows that a life sees the end of.
+        let hash = [(body_bytes % 5) as u8; 16];
+        let fingerprint = body_bytes.is_multiple_of(2).then_some(Fingerprint { hash, window: Duration::from_secs(90) });
+        Event { order, fingerprint, body: Bytes::from(vec![b'x'; body_bytes]), ..plain }
     }
 }
 

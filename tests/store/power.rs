@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairlane::clock::{Clock as _, TestClock};
-use fairlane::event::{Event, Lane, Seq};
+use fairlane::event::{Event, Fingerprint, Lane, Seq};
 use fairlane::store::disk::sim::Sim;
 use fairlane::store::embedded::{Embedded, Options, Settings};
 use fairlane::store::memory::Memory;
@@ -56,7 +56,11 @@ enum Act {
 
 async fn act(store: &dyn LaneStore, act: Act) -> Result<u64, fairlane::store::Error> {
     match act {
-        Act::Append(batch) => store.append(batch).await.map(|seq| seq.0),
+        Act::Append(batch) => {
+            let appended = store.append(batch).await?;
+            let repeats = (0..8).filter(|number| appended.repeat(*number).is_some());
+            Ok(repeats.fold(appended.first.0, |answer, number| answer + (1 << (32 + number))))
+        }
         Act::Settle(batch) => store.settle(batch).await.map(|ignored| ignored as u64),
     }
 }
@@ -88,7 +92,11 @@ impl Life {
                 let lane = &lanes[usize::try_from(self.dice.below(3)).expect("small")];
                 let size = usize::try_from(self.dice.below(900)).expect("small");
                 let plain = event(self.made, lane, self.clock.now().wall);
-                Arc::new(Event { body: Bytes::from(vec![b'x'; size]), ..plain })
+                let fingerprint = (self.dice.below(2) == 0).then(|| {
+                    let hash = [u8::try_from(self.dice.below(6)).expect("small"); 16];
+                    Fingerprint { hash, window: Duration::from_secs(2 * 86_400) }
+                });
+                Arc::new(Event { fingerprint, body: Bytes::from(vec![b'x'; size]), ..plain })
             })
             .collect()
     }

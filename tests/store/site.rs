@@ -55,7 +55,7 @@ impl Site {
         let mut seqs = Vec::new();
         for _ in 0..count {
             let event = self.event(group, 300);
-            seqs.push(store.append(vec![event]).await.unwrap());
+            seqs.push(store.append(vec![event]).await.unwrap().first);
         }
         seqs
     }

@@ -89,7 +89,7 @@ pub(crate) async fn numbering_goes_on_after_reopening(mut world: World<impl Subj
     world.crash().await;
     assert_eq!(world.append(&lane("a"), 1).await, [Seq(8)]);
     world.reopen().await;
-    assert_eq!(world.store().append(vec![]).await, Ok(Seq(9)));
+    assert_eq!(world.store().append(vec![]).await, Ok(Seq(9).into()));
 }
 
 /// Begins something and gives it up after at most `polls` steps, as a process that dies does.
@@ -121,7 +121,7 @@ pub(crate) async fn a_batch_under_way_in_a_crash_is_there_whole_or_not_at_all(mu
         assert_eq!(after.records.len(), appended, "a settlement makes no event");
         assert!([0, 50].contains(&(after.open.len() - begun)), "{} after {begun}", after.open.len());
         begun = after.open.len();
-        assert_eq!(world.store().append(vec![]).await, Ok(Seq(appended as u64 + 1)), "no gap is left");
+        assert_eq!(world.store().append(vec![]).await, Ok(Seq(appended as u64 + 1).into()), "no gap is left");
     }
 }
 

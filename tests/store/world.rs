@@ -232,7 +232,7 @@ impl<S: Subject> World<S> {
     /// Appends a batch; its seqs.
     pub(crate) async fn append_batch(&mut self, batch: Vec<Arc<Event>>) -> Vec<Seq> {
         let count = batch.len() as u64;
-        let first = self.store().append(batch).await.unwrap();
+        let first = self.store().append(batch).await.unwrap().first;
         (0..count).map(|i| Seq(first.0 + i)).collect()
     }
 
@@ -314,6 +314,8 @@ pub(crate) fn event(number: u64, lane: &Lane, received: Wall) -> Event {
         lane: lane.clone(),
         key_source: KeySource::Rule { rule: "headers.x-shop".into(), signed: true },
         order: None,
+        fingerprint: None,
+        trace: None,
         verified: "shopify secret=0".into(),
         provider_event_id: Some(format!("evt-{number}").into()),
         event_type: Some("orders/create".into()),

@@ -48,6 +48,7 @@ pub(crate) fn faults_in(root: &Value, schema: &Value, value: &Value, at: &str) -
                 let has = |name: &Value| value.get(name.as_str().unwrap()).is_some();
                 !value.is_object() || says.as_array().unwrap().iter().all(has)
             }
+            "not" => !faults_in(root, says, value, at).is_empty(),
             "anyOf" => says.as_array().unwrap().iter().any(|one| faults_in(root, one, value, at).is_empty()),
             "items" if says == &Value::Bool(false) => true,
             "items" => {

@@ -1,6 +1,7 @@
 //! The engine's rules (R1–R9, R11), each by a test that fails without it. `rig` is the world they run in, `model` its store;
 //! `tests/sim` runs the whole with faults and crashes.
 
+mod cold;
 mod cost;
 mod fair;
 mod live;

@@ -18,12 +18,13 @@ use crate::store::disk::Disk;
 use crate::store::index::{counts_from, put_counts};
 use crate::store::log::Cursor;
 use crate::store::moments::Moments;
+use crate::store::repeats;
 use crate::store::row::Row;
 use crate::store::state::{Base, Delta, Entry, Held, LaneEntry, Sums};
 use crate::store::wire::{Damaged, Reader, put_lane, put_number, put_option};
 
 /// The last letter is the version, of this file and of the index: one of another version is built again from the log.
-const MARK: &[u8; 8] = b"FLCHECK3";
+const MARK: &[u8; 8] = b"FLCHECK4";
 
 /// What stands in the file.
 #[derive(Debug)]
@@ -161,6 +162,10 @@ fn encode(checkpoint: &Checkpoint, delta: &Delta) -> Vec<u8> {
     for entry in delta.rows.values() {
         put_entry(&mut out, entry);
     }
+    put_number(&mut out, delta.known.len() as u64);
+    for (hash, known) in &delta.known {
+        repeats::put(&mut out, hash, known);
+    }
     out
 }
 
@@ -189,6 +194,7 @@ fn decode(body: &[u8]) -> Result<(Checkpoint, Delta), Damaged> {
         }
         delta.rows.insert(entry.row.seq.0, Box::new(entry));
     }
+    delta.known.extend(reader.list("the fingerprints", repeats::read)?);
     reader.end()?;
     Ok((Checkpoint { number, cursor, sums }, delta))
 }

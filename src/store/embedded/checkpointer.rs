@@ -181,6 +181,9 @@ fn finish(core: &Core, job: Job) {
                 tracing::warn!(%error, "a bucket of history could not be dropped; it is tried again");
             }
         }
+        if let Err(error) = index.drop_spans(core.clock.now().wall) {
+            tracing::warn!(%error, "fingerprints of events whose windows are over could not be dropped; they stay until a restart");
+        }
     }
     let mut work = core.work.lock();
     work.done = job.checkpoint.number;

@@ -14,12 +14,13 @@ use super::directory::Lock;
 use super::marks::{Admission, Measured};
 use super::{Options, Settings};
 use crate::clock::Clock;
-use crate::event::{Lane, Seq};
-use crate::store::Error;
+use crate::event::{EventId, Lane, Seq};
 use crate::store::index::Index;
 use crate::store::log::{Cursor, Reserve, Segments};
+use crate::store::repeats::{Hash, Known};
 use crate::store::row::Row;
 use crate::store::state::{Base, Counts, Delta, Fetched, Seen, State};
+use crate::store::{Error, Status};
 
 /// Shared by the handle, the writer, the checkpointer, the upkeep and all reads.
 pub(super) struct Core {
@@ -179,6 +180,22 @@ impl Core {
                 return Ok(answer(&state, asked));
             }
         }
+    }
+
+    /// The event that has a fingerprint, whether or not its window is over.
+    pub(super) fn known(&self, hash: &Hash) -> Result<Option<Known>, Error> {
+        self.consistently(|index| index.known(hash), |state, asked| state.known(hash, asked))
+    }
+
+    /// Whether an event is among the dead letters. One that is not known any more is none.
+    pub(super) fn is_dead(&self, id: EventId) -> Result<bool, Error> {
+        self.consistently(
+            |index| index.has_dead(id),
+            |state, asked| match state.deltas().find_map(|delta| delta.ids.get(&id)) {
+                Some(&seq) => matches!(state.see(seq), Seen::Row(row) if row.status() == Status::Dead),
+                None => asked,
+            },
+        )
     }
 
     /// The row of an event, pending or ended, whether or not it is past retention.

@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::core::Core;
-use crate::event::{Event, Seq};
+use crate::event::{Event, EventId, Seq, Wall};
 use crate::store::log::Place;
 use crate::store::log::batch::HEADER_BYTES;
 use crate::store::record::{self, Copy, Settled, State as Standing};
+use crate::store::repeats::{Hash, Known};
 use crate::store::row::{Noted, Row};
 use crate::store::state::{Fetched, Settle, State, Step};
-use crate::store::{AttemptNote, Error, Settlement, Status, Verdict};
+use crate::store::{Appended, AttemptNote, Error, Pending, Repeat, Settlement, Status, Verdict};
 
 /// A batch that is being made for one place in the log.
 pub(super) struct Stage<'a> {
@@ -27,6 +28,8 @@ pub(super) struct Stage<'a> {
     pub(super) steps: Vec<Step>,
     /// Where events stand after what is staged already, and where they were born.
     changed: HashMap<u64, Changed>,
+    /// Fingerprints of what is staged already.
+    known: HashMap<Hash, Known>,
 }
 
 struct Changed {
@@ -60,7 +63,17 @@ impl<'a> Stage<'a> {
     pub(super) fn new(core: &'a Core, segment: u32, offset: u32, next_seq: u64, bytes: &'a mut Vec<u8>) -> Self {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
-        Self { core, segment, offset, next_seq, bytes, records: 0, steps: Vec::new(), changed: HashMap::new() }
+        Self {
+            core,
+            segment,
+            offset,
+            next_seq,
+            bytes,
+            records: 0,
+            steps: Vec::new(),
+            changed: HashMap::new(),
+            known: HashMap::new(),
+        }
     }
 
     /// Bytes of payload so far.
@@ -78,20 +91,66 @@ impl<'a> Stage<'a> {
         Ok(Place { segment: self.segment, offset, length })
     }
 
-    /// Stages the events of an append; the seq of the first.
-    pub(super) fn append(&mut self, events: &[Arc<Event>]) -> Result<Seq, Error> {
-        let first = Seq(self.next_seq);
+    /// Stages the events of an append; the seq of the first, and which are repeats.
+    pub(super) fn append(&mut self, events: &[Arc<Event>]) -> Result<Appended, Error> {
+        let mut appended = Appended::from(Seq(self.next_seq));
         for event in events {
             record::check(event).map_err(Error::Unavailable)?;
         }
-        for event in events {
-            self.core.learn_lane(&event.lane)?;
+        for (number, event) in events.iter().enumerate() {
             let seq = Seq(self.next_seq);
-            let place = self.frame(|out| record::put_accepted(out, seq, event))?;
+            match self.repeated(event)? {
+                Some(of) => {
+                    self.suppress(seq, event, of)?;
+                    appended.repeats.push(Repeat { number, of });
+                }
+                None => self.accept(seq, event)?,
+            }
             self.next_seq += 1;
-            self.steps.push(Step::Accept(Row::accepted(seq, event, place)));
         }
-        Ok(first)
+        Ok(appended)
+    }
+
+    fn accept(&mut self, seq: Seq, event: &Event) -> Result<(), Error> {
+        self.core.learn_lane(&event.lane)?;
+        let place = self.frame(|out| record::put_accepted(out, seq, event))?;
+        let known = Known::of(event);
+        self.known.extend(known);
+        self.steps.push(Step::Accept(Row::accepted(seq, event, place), known));
+        Ok(())
+    }
+
+    /// The event that this one repeats. The dead one was never delivered, so what repeats it is wanted.
+    fn repeated(&self, event: &Event) -> Result<Option<EventId>, Error> {
+        let Some(fingerprint) = &event.fingerprint else { return Ok(None) };
+        let known = match self.known.get(&fingerprint.hash) {
+            Some(known) => Some(*known),
+            None => self.core.known(&fingerprint.hash)?,
+        };
+        let Some(known) = known.filter(|known| known.covers(event.received)) else { return Ok(None) };
+        Ok((!self.core.is_dead(known.id)?).then_some(known.id))
+    }
+
+    /// A repeat has ended when it begins, and is written as what it is: one record, so that it can never be found pending.
+    fn suppress(&mut self, seq: Seq, event: &Event, of: EventId) -> Result<(), Error> {
+        let state = Standing {
+            status: Status::Suppressed,
+            due: None,
+            attempts: 0,
+            first_attempt: None,
+            interrupted: 0,
+            settled: Some(event.received),
+            replay: false,
+            bytes: record::weight(event),
+            reason: Box::default(),
+            refused: 0,
+            duplicate_of: Some(of),
+        };
+        let copy = Copy { seq, replaces: None, event, state: &state, notes: &[], births: &[] };
+        let place = self.frame(|out| record::put_copied(out, &copy))?;
+        self.changed.insert(seq.0, Changed { stand: Stand::Ended, births: Vec::new() });
+        self.steps.push(copied(seq, seq, event, state, false, Vec::new(), place, None));
+        Ok(())
     }
 
     /// Stages settlements; how many of them change nothing.
@@ -99,12 +158,18 @@ impl<'a> Stage<'a> {
         let mut ignored = 0;
         for settlement in batch {
             let changes = match settlement.verdict {
-                Verdict::Requeued => self.requeue(settlement)?,
+                Verdict::Requeued => self.requeue(settlement)?.is_some(),
                 _ => self.settle_one(settlement)?,
             };
             ignored += usize::from(!changes);
         }
         Ok(ignored)
+    }
+
+    /// Stages the requeues of ended events; how each is pending then.
+    pub(super) fn requeue_all(&mut self, seqs: &[Seq], at: Wall) -> Result<Vec<Option<Pending>>, Error> {
+        let settlement = |seq| Settlement { seq, at, verdict: Verdict::Requeued, attempt: None };
+        seqs.iter().map(|&seq| self.requeue(&settlement(seq))).collect()
     }
 
     fn settle_one(&mut self, settlement: &Settlement) -> Result<bool, Error> {
@@ -147,22 +212,22 @@ impl<'a> Stage<'a> {
     }
 
     /// An ended event goes to the end of its lane: it is written whole, under a new seq.
-    fn requeue(&mut self, settlement: &Settlement) -> Result<bool, Error> {
+    fn requeue(&mut self, settlement: &Settlement) -> Result<Option<Pending>, Error> {
         // Its row is needed whole; in the rare case that this batch has changed it, it is not known before the batch is durable.
         match self.changed.get(&settlement.seq.0).map(|changed| changed.stand) {
             Some(Stand::Ended) => return self.requeue_changed(settlement),
-            Some(Stand::Pending | Stand::Gone) => return Ok(false),
+            Some(Stand::Pending | Stand::Gone) => return Ok(None),
             None => {}
         }
-        let Some((row, fetched)) = self.whole_row(settlement.seq)? else { return Ok(false) };
+        let Some((row, fetched)) = self.whole_row(settlement.seq)? else { return Ok(None) };
         if row.is_pending() || !row.is_kept(&self.core.settings.retention, self.core.clock.now().wall) {
-            return Ok(false);
+            return Ok(None);
         }
         self.requeue_row(settlement, row, fetched)
     }
 
     /// This batch has changed the event: what it made of it is computed ahead.
-    fn requeue_changed(&mut self, settlement: &Settlement) -> Result<bool, Error> {
+    fn requeue_changed(&mut self, settlement: &Settlement) -> Result<Option<Pending>, Error> {
         let seq = settlement.seq;
         let known = self.core.state.lock().active.rows.get(&seq.0).filter(|entry| !entry.gone).map(|e| e.row.clone());
         let mut row = known;
@@ -182,12 +247,12 @@ impl<'a> Stage<'a> {
         }
         match row {
             Some(row) if !row.is_pending() => self.requeue_row(settlement, row, None),
-            _ => Ok(false),
+            _ => Ok(None),
         }
     }
 
-    fn requeue_row(&mut self, settlement: &Settlement, row: Row, fetched: Fetched) -> Result<bool, Error> {
-        let Some((event, mut notes)) = self.read_whole(&row)? else { return Ok(false) };
+    fn requeue_row(&mut self, settlement: &Settlement, row: Row, fetched: Fetched) -> Result<Option<Pending>, Error> {
+        let Some((event, mut notes)) = self.read_whole(&row)? else { return Ok(None) };
         notes.extend(settlement.attempt.clone());
         let state = Standing {
             status: Status::Queued,
@@ -196,17 +261,19 @@ impl<'a> Stage<'a> {
             first_attempt: None,
             interrupted: 0,
             settled: Some(settlement.at),
-            replay: true,
+            replay: row.state.replay || row.status() != Status::Suppressed,
             bytes: row.state.bytes,
             reason: Box::default(),
             refused: 0,
+            duplicate_of: row.state.duplicate_of,
         };
         let seq = Seq(self.next_seq);
         self.next_seq += 1;
         self.changed.insert(row.seq.0, Changed { stand: Stand::Gone, births: Vec::new() });
         self.changed.insert(seq.0, Changed { stand: Stand::Pending, births: Vec::new() });
+        let pending = Row::of(seq, &event, row.place, state.clone()).pending();
         self.copy(seq, &row, &event, state, &notes, fetched)?;
-        Ok(true)
+        Ok(Some(pending))
     }
 
     /// Stages the copy of an event into the present segment, so that older ones can go. False when it is gone.
@@ -303,6 +370,7 @@ pub(super) fn copied(
     place: Place,
     fetched: Fetched,
 ) -> Step {
+    let known = Known::of_copy(event, &state);
     let mut row = Row::of(seq, event, place, state);
     if noted {
         row.notes.push(place);
@@ -311,5 +379,5 @@ pub(super) fn copied(
     if was == seq {
         row.births.clone_from(&births);
     }
-    Step::Copy { row: Box::new(row), was, births, fetched }
+    Step::Copy { row: Box::new(row), was, births, known, fetched }
 }

@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use super::core::Core;
 use super::stage::Stage;
 use crate::clock::Seldom;
-use crate::event::{Event, Mono, Seq};
+use crate::event::{Event, Mono, Seq, Wall};
 use crate::store::bucket::Bucket;
 use crate::store::log::{Log, WriteError};
-use crate::store::{Durability, Error, Settlement};
+use crate::store::{Appended, Durability, Error, Pending, Settlement};
 
 /// Events and settlements of one batch; above, latency grows and the throughput does not.
 const BATCH_ITEMS: usize = 1_000;
@@ -30,11 +30,17 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(super) enum Request {
     Append {
         batch: Vec<Arc<Event>>,
-        reply: oneshot::Sender<Result<Seq, Error>>,
+        reply: oneshot::Sender<Result<Appended, Error>>,
     },
     Settle {
         batch: Vec<Settlement>,
         reply: oneshot::Sender<Result<usize, Error>>,
+    },
+    /// Make these ended events pending again.
+    Requeue {
+        seqs: Vec<Seq>,
+        at: Wall,
+        reply: oneshot::Sender<Result<Vec<Option<Pending>>, Error>>,
     },
     /// Copy these events out of a segment.
     Copy {
@@ -66,7 +72,7 @@ impl Request {
         match self {
             Self::Append { batch, .. } => batch.len(),
             Self::Settle { batch, .. } => batch.len(),
-            Self::Copy { seqs, .. } => seqs.len(),
+            Self::Requeue { seqs, .. } | Self::Copy { seqs, .. } => seqs.len(),
             Self::Gone { marks, .. } => marks.len(),
             Self::Drop { .. } | Self::Checkpoint { .. } | Self::Close { .. } => 0,
         }
@@ -84,8 +90,9 @@ impl Request {
         !matches!(self, Self::Drop { .. } | Self::Checkpoint { .. } | Self::Close { .. })
     }
 
+    /// Whether it brings events that are not pending yet, and needs room for them.
     fn is_append(&self) -> bool {
-        matches!(self, Self::Append { .. })
+        matches!(self, Self::Append { .. } | Self::Requeue { .. })
     }
 
     fn fail(self, error: Error) {
@@ -93,6 +100,7 @@ impl Request {
         match self {
             Self::Append { reply, .. } => drop(reply.send(Err(error))),
             Self::Settle { reply, .. } => drop(reply.send(Err(error))),
+            Self::Requeue { reply, .. } => drop(reply.send(Err(error))),
             Self::Copy { reply, .. } | Self::Gone { reply, .. } | Self::Drop { reply, .. } => {
                 drop(reply.try_send(Err(error)));
             }
@@ -106,15 +114,17 @@ impl Request {
 
 /// What a request will be told.
 enum Answer {
-    Seq(Seq),
+    Appended(Appended),
     Ignored(usize),
+    Requeued(Vec<Option<Pending>>),
     Done,
 }
 
-fn answer(request: Request, answer: &Answer) {
+fn answer(request: Request, answer: Answer) {
     match (request, answer) {
-        (Request::Append { reply, .. }, Answer::Seq(seq)) => drop(reply.send(Ok(*seq))),
-        (Request::Settle { reply, .. }, Answer::Ignored(ignored)) => drop(reply.send(Ok(*ignored))),
+        (Request::Append { reply, .. }, Answer::Appended(appended)) => drop(reply.send(Ok(appended))),
+        (Request::Settle { reply, .. }, Answer::Ignored(ignored)) => drop(reply.send(Ok(ignored))),
+        (Request::Requeue { reply, .. }, Answer::Requeued(pending)) => drop(reply.send(Ok(pending))),
         (Request::Copy { reply, .. } | Request::Gone { reply, .. }, Answer::Done) => drop(reply.try_send(Ok(()))),
         (request, _) => request.fail(Error::Unavailable("an answer of another kind".into())),
     }
@@ -285,7 +295,7 @@ impl Writer {
                         state.apply(step);
                     }
                 }
-                for (request, told) in batch.into_iter().zip(&answers) {
+                for (request, told) in batch.into_iter().zip(answers) {
                     answer(request, told);
                 }
                 Ok(())
@@ -368,8 +378,9 @@ impl Writer {
 
 fn stage_one(stage: &mut Stage<'_>, request: &Request) -> Result<Answer, Error> {
     match request {
-        Request::Append { batch, .. } => stage.append(batch).map(Answer::Seq),
+        Request::Append { batch, .. } => stage.append(batch).map(Answer::Appended),
         Request::Settle { batch, .. } => stage.settle(batch).map(Answer::Ignored),
+        Request::Requeue { seqs, at, .. } => stage.requeue_all(seqs, *at).map(Answer::Requeued),
         Request::Copy { seqs, segment, .. } => {
             for &seq in seqs {
                 stage.copy_forward(seq, *segment)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fjall::{Keyspace, PersistMode};
 
 use super::super::bucket::Bucket;
+use super::super::repeats::{Known, Span};
 use super::super::row::Row;
 use super::super::state::{Base, Counts, Delta, Entry};
 use super::super::wire::{self, Reader};
@@ -68,7 +69,37 @@ impl Index {
             };
             self.take_in(&keyspace, list, step)?;
         }
+        self.learn(delta, step)?;
         self.db.persist(PersistMode::SyncAll).map_err(failed)
+    }
+
+    /// Brings fingerprints in. What is there already and was received later stays.
+    fn learn(&self, delta: &Delta, step: &mut Step<'_>) -> Result<(), ApplyError> {
+        let mut by_span: BTreeMap<Span, Vec<Change>> = BTreeMap::new();
+        for (hash, known) in &delta.known {
+            let span = known.span();
+            let there = self.spans.read().get(&span).map(|keyspace| keyspace.get(hash)).transpose().map_err(failed)?;
+            let there = there.flatten().and_then(|value| Known::read(&mut Reader::new(&value)).ok());
+            if there.is_none_or(|there| there < *known) {
+                let mut value = Vec::new();
+                known.put(&mut value);
+                by_span.entry(span).or_default().push((hash.to_vec(), Some(value)));
+            }
+        }
+        for (span, list) in by_span {
+            let keyspace = self.span(span)?;
+            self.take_in(&keyspace, list, step)?;
+        }
+        Ok(())
+    }
+
+    fn span(&self, span: Span) -> Result<Keyspace, ApplyError> {
+        if let Some(keyspace) = self.spans.read().get(&span) {
+            return Ok(keyspace.clone());
+        }
+        let keyspace = self.db.keyspace(&span.name(), options).map_err(failed)?;
+        self.spans.write().insert(span, keyspace.clone());
+        Ok(keyspace)
     }
 
     /// Brings the changes of one keyspace in. Many go in sorted, as a table of their own, which is durable at once: that costs half

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::event::{Event, EventId, Lane, Seq, Wall};
 use crate::store::{
-    AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Retention, Settlement, Status, Story, Usage, Verdict,
+    Appended, AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Repeat, Retention, Settlement, Status,
+    Story, Usage, Verdict,
 };
 
 /// What an event stands on, apart from its own bytes: ids, times, numbers. It keeps empty events from being free.
@@ -32,6 +33,8 @@ pub(super) struct Disk {
     received: BTreeSet<(Wall, Seq)>,
     /// Ended events by the time at which their retention is over.
     ended: BTreeSet<(Wall, Seq)>,
+    /// By fingerprint, the event that repeats are known by, with the end of its window.
+    known: HashMap<[u8; 16], (EventId, Wall)>,
     bytes: u64,
     bytes_pending: u64,
 }
@@ -58,6 +61,7 @@ struct Entry {
     replay: bool,
     settled: Option<Wall>,
     notes: Vec<AttemptNote>,
+    duplicate_of: Option<EventId>,
 }
 
 enum Stage {
@@ -67,6 +71,7 @@ enum Stage {
     Delivered { at: Wall },
     Dead { at: Wall, reason: Box<str> },
     Discarded { at: Wall },
+    Suppressed { at: Wall },
 }
 
 impl Stage {
@@ -78,6 +83,7 @@ impl Stage {
             Self::Delivered { .. } => Status::Delivered,
             Self::Dead { .. } => Status::Dead,
             Self::Discarded { .. } => Status::Discarded,
+            Self::Suppressed { .. } => Status::Suppressed,
         }
     }
 
@@ -94,6 +100,7 @@ impl Stage {
             Self::Fresh | Self::Open | Self::Retrying { .. } => None,
             Self::Delivered { at } | Self::Discarded { at } => Some(at.plus(retention.delivered)),
             Self::Dead { at, .. } => Some(at.plus(retention.dead)),
+            Self::Suppressed { at } => Some(at.plus(retention.suppressed)),
         }
     }
 }
@@ -112,7 +119,15 @@ impl Entry {
             replay: false,
             settled: None,
             notes: Vec::new(),
+            duplicate_of: None,
         }
+    }
+
+    /// It has ended as it begins: it repeats `of`.
+    fn suppress(&mut self, of: EventId) {
+        self.duplicate_of = Some(of);
+        self.settled = Some(self.event.received);
+        self.stage = Stage::Suppressed { at: self.event.received };
     }
 
     /// Whether `verdict` is about an event that stands where this one does.
@@ -147,7 +162,7 @@ impl Entry {
                 self.attempts = 0;
                 self.refused = 0;
                 self.first_attempt = None;
-                self.replay = true;
+                self.replay |= !matches!(self.stage, Stage::Suppressed { .. });
                 Stage::Fresh
             }
         };
@@ -191,6 +206,7 @@ impl Entry {
                 _ => Box::default(),
             },
             body_bytes: u32::try_from(event.body.len()).unwrap_or(u32::MAX),
+            duplicate_of: self.duplicate_of,
         }
     }
 
@@ -218,6 +234,7 @@ impl Disk {
             open: BTreeSet::new(),
             received: BTreeSet::new(),
             ended: BTreeSet::new(),
+            known: HashMap::new(),
             bytes: 0,
             bytes_pending: 0,
         }
@@ -239,17 +256,38 @@ impl Disk {
         {
             self.take(seq);
         }
+        self.known.retain(|_, (_, until)| *until > now);
     }
 
-    pub(super) fn append(&mut self, batch: Vec<Arc<Event>>) -> Result<Seq, Error> {
-        let first = Seq(self.last + 1);
+    pub(super) fn append(&mut self, batch: Vec<Arc<Event>>) -> Result<Appended, Error> {
+        let mut appended = Appended::from(Seq(self.last + 1));
         let batch: Vec<Entry> = batch.into_iter().map(Entry::new).collect();
         self.make_room(batch.iter().map(|entry| u64::from(entry.bytes)).sum())?;
-        for entry in batch {
+        for (number, mut entry) in batch.into_iter().enumerate() {
+            if let Some(of) = self.repeated(&entry.event) {
+                appended.repeats.push(Repeat { number, of });
+                entry.suppress(of);
+            }
             let seq = self.next_seq();
             self.put(seq, entry);
         }
-        Ok(first)
+        Ok(appended)
+    }
+
+    /// The event that this one repeats; when it repeats none, repeats are known by it from now on.
+    fn repeated(&mut self, event: &Event) -> Option<EventId> {
+        let fingerprint = event.fingerprint?;
+        let dead = |id: &EventId| {
+            let entry = self.ids.get(id).and_then(|seq| self.entries.get(seq));
+            entry.is_some_and(|entry| matches!(entry.stage, Stage::Dead { .. }))
+        };
+        match self.known.get(&fingerprint.hash) {
+            Some((id, until)) if event.received < *until && !dead(id) => Some(*id),
+            _ => {
+                self.known.insert(fingerprint.hash, (event.id, event.received.plus(fingerprint.window)));
+                None
+            }
+        }
     }
 
     /// Gives up ended events until `more` bytes fit; none when that cannot help.
@@ -270,6 +308,16 @@ impl Disk {
     /// How many settlements were about an event that does not stand where they apply.
     pub(super) fn settle(&mut self, batch: Vec<Settlement>) -> usize {
         batch.into_iter().map(|settlement| usize::from(!self.settle_one(settlement))).sum()
+    }
+
+    /// One answer a seq: how the event is pending now.
+    pub(super) fn requeue(&mut self, seqs: &[Seq], at: Wall) -> Vec<Option<Pending>> {
+        let one = |seq: &Seq| {
+            let settlement = Settlement { seq: *seq, at, verdict: Verdict::Requeued, attempt: None };
+            let last = Seq(self.last + 1);
+            self.settle_one(settlement).then(|| self.entries.get(&last).map(|entry| entry.pending(last))).flatten()
+        };
+        seqs.iter().map(one).collect()
     }
 
     fn settle_one(&mut self, settlement: Settlement) -> bool {

@@ -28,6 +28,8 @@ fn event(number: u8) -> Arc<Event> {
         lane: lane(),
         key_source: KeySource::NoRule,
         order: None,
+        fingerprint: None,
+        trace: None,
         verified: "none".into(),
         provider_event_id: None,
         event_type: None,
@@ -63,7 +65,7 @@ async fn a_call_that_fails_has_no_effect_and_the_next_one_succeeds() {
         assert_eq!(memory.append(vec![event(1)]).await, Err(error));
         assert_eq!(memory.usage().pending, 0);
     }
-    assert_eq!(memory.append(vec![event(1)]).await, Ok(Seq(1)), "a failed batch takes no number");
+    assert_eq!(memory.append(vec![event(1)]).await, Ok(Seq(1).into()), "a failed batch takes no number");
     memory.fail_next(Call::Settle, Error::Unavailable("away".into()));
     assert!(memory.settle(vec![settlement(Seq(1), Verdict::Delivered)]).await.is_err());
     assert_eq!(fresh(&memory).await, [Seq(1)]);
@@ -82,7 +84,7 @@ async fn faults_are_for_their_kind_of_call_and_in_their_order() {
     assert_eq!(fresh(&memory).await, []);
     assert_eq!(memory.append(vec![event(1)]).await, Err(Error::Full("first".into())));
     assert_eq!(memory.append(vec![event(1)]).await, Err(Error::Full("second".into())));
-    assert_eq!(memory.append(vec![event(1)]).await, Ok(Seq(1)));
+    assert_eq!(memory.append(vec![event(1)]).await, Ok(Seq(1).into()));
 }
 
 #[tokio::test]
@@ -106,7 +108,7 @@ async fn an_unknown_outcome_poisons_and_a_restart_reads_what_is_there() {
         let wanted: &[Seq] = if durable { &[Seq(1), Seq(2)] } else { &[Seq(1)] };
         assert_eq!(fresh(&memory).await, wanted);
         assert!(!is_ready(&mut memory.poisoned()), "the next process starts anew");
-        assert_eq!(memory.append(vec![event(3)]).await, Ok(Seq(wanted.len() as u64 + 1)));
+        assert_eq!(memory.append(vec![event(3)]).await, Ok(Seq(wanted.len() as u64 + 1).into()));
     }
 }
 
@@ -133,9 +135,9 @@ async fn a_held_commit_is_seen_by_nobody_until_its_gate_opens() {
         gate.open();
     };
     let (first, ()) = tokio::join!(memory.append(vec![event(1)]), test);
-    assert_eq!(first, Ok(Seq(1)));
+    assert_eq!(first, Ok(Seq(1).into()));
     assert_eq!(fresh(&memory).await, [Seq(1)]);
-    assert_eq!(memory.append(vec![event(2)]).await, Ok(Seq(2)), "one call a gate");
+    assert_eq!(memory.append(vec![event(2)]).await, Ok(Seq(2).into()), "one call a gate");
 }
 
 #[tokio::test]
@@ -225,18 +227,18 @@ async fn a_full_store_takes_settlements_alone_and_gives_up_history_never_pending
     memory.set_capacity(Some(three));
     assert_eq!(memory.admits(&lane().group), Err(Refusal::Full));
     assert!(matches!(memory.append(vec![event(4)]).await, Err(Error::Full(_))));
-    assert_eq!(memory.append(vec![]).await, Ok(Seq(4)), "nothing needs no room");
+    assert_eq!(memory.append(vec![]).await, Ok(Seq(4).into()), "nothing needs no room");
     assert_eq!(memory.settle(vec![settlement(Seq(1), Verdict::Delivered)]).await, Ok(0));
     assert_eq!(memory.usage().history, 1, "history stays while nobody needs its room");
 
     assert_eq!(memory.admits(&lane().group), Ok(()));
     assert!(matches!(memory.append(vec![event(4), event(5)]).await, Err(Error::Full(_))), "whole or not at all");
     assert_eq!(memory.usage().history, 1, "a batch that does not fit costs nobody his history");
-    assert_eq!(memory.append(vec![event(4)]).await, Ok(Seq(4)));
+    assert_eq!(memory.append(vec![event(4)]).await, Ok(Seq(4).into()));
     assert_eq!((memory.usage().history, memory.usage().pending), (0, 3));
     assert_eq!(memory.usage().free, 0);
     memory.set_capacity(None);
-    assert_eq!(memory.append(vec![event(5)]).await, Ok(Seq(5)));
+    assert_eq!(memory.append(vec![event(5)]).await, Ok(Seq(5).into()));
 }
 
 #[tokio::test]

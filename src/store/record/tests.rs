@@ -39,11 +39,12 @@ fn key_sources() -> impl Strategy<Value = KeySource> {
 
 fn events() -> impl Strategy<Value = Event> {
     let names = (any::<[u8; 16]>(), any::<u64>(), texts(), groups(), option::of(groups()), key_sources());
-    let found = (option::of(groups()), texts(), option::of(texts()), option::of(texts()));
+    let marks = (option::of((any::<[u8; 16]>(), any::<u32>())), option::of(any::<([u8; 16], [u8; 8], u8)>()));
+    let found = (option::of(groups()), marks, texts(), option::of(texts()), option::of(texts()));
     let came = (0_usize..3, texts(), option::of(texts()), any::<IpAddr>(), any::<bool>(), headers(), any::<Vec<u8>>());
     (names, found, came).prop_map(|(names, found, came)| {
         let (id, received, source, group, inner, key_source) = names;
-        let (order, verified, provider_event_id, event_type) = found;
+        let (order, (fingerprint, trace), verified, provider_event_id, event_type) = found;
         let (method, target, forward, peer, https, headers, body) = came;
         Event {
             id: EventId(id),
@@ -52,6 +53,9 @@ fn events() -> impl Strategy<Value = Event> {
             lane: Lane { group, inner },
             key_source,
             order,
+            fingerprint: fingerprint
+                .map(|(hash, window)| Fingerprint { hash, window: Duration::from_micros(window.into()) }),
+            trace: trace.map(|(id, span, flags)| Trace { id, span, flags }),
             verified: verified.into(),
             provider_event_id: provider_event_id.map(Into::into),
             event_type: event_type.map(Into::into),
@@ -107,6 +111,7 @@ fn states() -> impl Strategy<Value = State> {
             bytes: attempts,
             reason: reason.into(),
             refused: attempts / 2,
+            duplicate_of: (attempts % 3 == 0).then_some(EventId([7; 16])),
         },
     )
 }
@@ -189,6 +194,33 @@ fn what_could_not_be_read_back_is_not_written() {
     assert!(check(&event).is_err(), "an empty key");
 }
 
+/// An event without what came later.
+fn plain_event() -> Event {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let event = events().new_tree(&mut runner).expect("an event").current();
+    Event { fingerprint: None, trace: None, body: Bytes::from_static(b"{}"), ..event }
+}
+
+/// Without the marks for fingerprint and trace, which stand before the body and its length.
+fn put_old_event(out: &mut Vec<u8>, event: &Event) {
+    put_event(out, event);
+    let at = out.len() - event.body.len() - 3;
+    assert_eq!(out.drain(at..at + 2).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[test]
+fn records_of_before_there_were_fingerprints_are_read_as_without_any() {
+    let event = plain_event();
+    let mut accepted = vec![1, 9];
+    put_old_event(&mut accepted, &event);
+    assert_eq!(decode(&accepted.into()), Ok(Record::Accepted { seq: Seq(9), event: event.clone() }));
+    // As below, and with no refusals counted in the state.
+    let mut copied = vec![6, 9, 0, 3, 1, 0xD0, 0x0F, 2, 1, 0xE8, 0x07, 0, 0, 0, 0xAC, 0x02, 0, 4, 0, 0];
+    put_old_event(&mut copied, &event);
+    let Ok(Record::Copied { state, event: read, .. }) = decode(&copied.into()) else { panic!("a copy") };
+    assert_eq!((read, state.refused, state.duplicate_of), (event, 4, None));
+}
+
 #[test]
 fn records_of_before_refusals_were_counted_are_read_as_without_any() {
     // Seq, time, `RetryAt`, a note, one birth.
@@ -211,9 +243,8 @@ fn records_of_before_refusals_were_counted_are_read_as_without_any() {
 
     // Seq, no seq before, state, no births, no notes, the event.
     let mut copied = vec![3, 9, 0, 3, 1, 0xD0, 0x0F, 2, 1, 0xE8, 0x07, 0, 0, 0, 0xAC, 0x02, 0, 0, 0];
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let event = events().new_tree(&mut runner).expect("an event").current();
-    put_event(&mut copied, &event);
+    let event = plain_event();
+    put_old_event(&mut copied, &event);
     let Ok(Record::Copied { seq, state, event: read, .. }) = decode(&copied.into()) else { panic!("a copy") };
     assert_eq!((seq, read), (Seq(9), event));
     let due = (state.status, state.due, state.first_attempt);

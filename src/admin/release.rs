@@ -1,0 +1,48 @@
+//! `POST /api/v1/events/{id}/release`: a suppressed event goes to the upstream after all.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::api::{EventPath, event_id};
+use super::problem::{Problem, Refusal};
+use crate::driver::Unreleased;
+
+/// An event that was released.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ReleasedView {
+    /// Its name, as before.
+    id: String,
+    /// Its place in the order of commits from now on.
+    seq: u64,
+    status: &'static str,
+}
+
+/// Releases a suppressed event: it goes to the upstream after all.
+#[utoipa::path(post, path = "/api/v1/events/{id}/release", tag = "events", params(EventPath), responses(
+    (status = 200, description = "It is queued", body = ReleasedView),
+    (status = 404, description = "It is unknown, or past retention", body = Refusal),
+    (status = 409, description = "It is not suppressed, and how it stands", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)
+))]
+pub(super) async fn release(
+    State(admin): State<Arc<Admin>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ReleasedView>, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let event = event_id(&id)?;
+    let released = admin.handle.release(event).await;
+    let seq = released.map_err(|why| match why {
+        Unreleased::Unknown => Problem::Unknown(id),
+        Unreleased::Not(_) => Problem::Conflict(why.to_string()),
+        Unreleased::Store(error) => error.into(),
+        Unreleased::Draining => Problem::Store(why.to_string()),
+    })?;
+    tracing::info!(audit = true, %event, "a suppressed event was released");
+    Ok(Json(ReleasedView { id: event.to_string(), seq: seq.0, status: "queued" }))
+}
