@@ -3,6 +3,9 @@
 //! Every other module speaks in these types. Nothing here does I/O, reads a clock or
 //! decides anything; there are constructors, written forms and nothing else.
 
+mod trace;
+mod wait;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -11,6 +14,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+
+pub use trace::{TRACEPARENT, TRACESTATE, Trace};
+pub use wait::{WaitReason, WaitSplit};
 
 /// A moment on the monotonic clock, in microseconds. Deadlines, leases, windows and
 /// rates are computed on it; it is never stored and never shown.
@@ -367,17 +373,6 @@ pub struct Fingerprint {
     pub hash: [u8; 16],
     /// From the receipt of the first.
     pub window: Duration,
-}
-
-/// The trace that an event belongs to (W3C Trace Context), where traces are exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
-    /// The trace.
-    pub id: [u8; 16],
-    /// Our span of this event's acceptance: the parent of whatever happens to the event later.
-    pub span: [u8; 8],
-    /// The flags of its `traceparent`; bit 0 says whether it is recorded, as the sender decided it, or we where there was no decision.
-    pub flags: u8,
 }
 
 /// One accepted webhook, as it is stored: what came, and what was found out about it.

@@ -25,7 +25,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 
-use crate::event::{KeySource, Missing};
+use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
 use ages::Ages;
 use alerts::AlertMetrics;
 use groups::GroupMetrics;
@@ -84,6 +84,17 @@ struct BuildLabel {
     durability: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WaitLabel {
+    reason: &'static str,
+}
+
+/// Every reason's counter, there from the first scrape on, with zeros.
+fn reasons(family: Family<WaitLabel, Counter<f64, AtomicU64>>) -> Vec<Counter<f64, AtomicU64>> {
+    let counter = |reason: WaitReason| family.get_or_create_owned(&WaitLabel { reason: reason.as_str() });
+    WaitReason::ALL.into_iter().map(counter).collect()
+}
+
 /// All metrics.
 #[derive(Debug)]
 pub struct Metrics {
@@ -100,11 +111,14 @@ pub struct Metrics {
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
     live: Family<OutcomeLabel, Counter>,
+    /// In the order of [`WaitReason::ALL`].
+    wait_reasons: Vec<Counter<f64, AtomicU64>>,
     delivered: Family<SourceLabel, Counter>,
     suppressed: Family<SourceLabel, Counter>,
     released: Family<SourceLabel, Counter>,
     unmarked: Family<ReasonLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
+    discarded: Family<SourceLabel, Counter>,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
     slots: Family<StateLabel, Gauge>,
@@ -136,6 +150,10 @@ pub struct Metrics {
     pub config_ok: Gauge,
     /// Invariants found broken; must stay 0.
     pub invariant_violations: Counter,
+    /// Spans that the collector has.
+    pub spans_exported: Counter,
+    /// Spans that it does not get.
+    pub spans_dropped: Counter,
 }
 
 impl Metrics {
@@ -161,10 +179,12 @@ impl Metrics {
             released: names.add("events_released", &["source"], "Suppressed events that a person let go to the upstream after all", Family::default()),
             unmarked: names.add("dedupe_missing", &["source", "reason"], "Events of sources with dedupe in which its key was not found: they are never taken for a repeat", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
+            discarded: names.add("events_discarded", &["source"], "Events that a person threw away", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
+            wait_reasons: reasons(names.add("wait_reason_seconds", &["reason"], "Waits until the lease, of events and of live requests, by what they were for", Family::default())),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
             slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free", Family::default()),
@@ -182,6 +202,8 @@ impl Metrics {
             buffered_bytes: names.add("buffered_bytes", &[], "Bytes of bodies in memory that are not stored yet", Gauge::default()),
             config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
+            spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
+            spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
             alerts: AlertMetrics::new(&mut names),
             names,
         };
@@ -227,6 +249,7 @@ impl Metrics {
             suppressed: self.suppressed.get_or_create_owned(&label),
             released: self.released.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
+            discarded: self.discarded.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
         }
@@ -242,6 +265,15 @@ impl Metrics {
         self.wait_seconds.observe(wait.as_secs_f64());
         if quiet {
             self.quiet_wait_seconds.observe(wait.as_secs_f64());
+        }
+    }
+
+    /// An event or a live request got its lease after it had waited for this.
+    pub fn waited_for(&self, split: &WaitSplit) {
+        for (reason, span) in split.iter() {
+            if let Some(counter) = self.wait_reasons.get(reason as usize) {
+                counter.inc_by(span.as_secs_f64());
+            }
         }
     }
 
@@ -314,6 +346,7 @@ pub struct EventMetrics {
     suppressed: Counter,
     released: Counter,
     dead: Counter,
+    discarded: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
 }
@@ -350,6 +383,11 @@ impl EventMetrics {
     /// An event is delivered, durably.
     pub fn delivered(&self) {
         self.delivered.inc();
+    }
+
+    /// An event is discarded, durably.
+    pub fn discarded(&self) {
+        self.discarded.inc();
     }
 
     /// An event is dead, durably.

@@ -9,15 +9,15 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::Admin;
 use super::alerts::{Firing, firing};
 use super::name;
 use super::problem::{Problem, Refusal};
-use crate::driver::{self, GroupView, Record, Status, Story};
-use crate::event::{EventId, KeySource, Seq, Wall};
+use crate::driver::{self, AttemptNote, GroupView, Record, Status, Story};
+use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
 
 /// Rows of a page where the caller names no limit.
@@ -108,6 +108,8 @@ pub(super) struct StatusView {
     durability: &'static str,
     sources: usize,
     backlog: BacklogView,
+    /// Milliseconds by what was waited for, of all that got their lease in the last minute; null when the driver does not answer.
+    waited_ms: Option<Waited>,
     store: StoreView,
     /// What fires, pages first; `/alerts` has all of it.
     alerts: Vec<Firing>,
@@ -133,6 +135,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
     let (handle, usage, now) = (&admin.handle, admin.handle.usage(), admin.handle.now());
     let started = handle.started();
     let not_ready_reason = not_ready(&admin);
+    let waited = tokio::time::timeout(BACKLOG_PATIENCE, handle.waited()).await;
     Json(StatusView {
         version: env!("CARGO_PKG_VERSION"),
         started_at: rfc3339(started.wall),
@@ -147,6 +150,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
             lanes: usage.lanes,
             oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
+        waited_ms: waited.ok().and_then(Result::ok).map(Waited),
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
         alerts: firing(&admin),
     })
@@ -231,12 +235,14 @@ pub(super) struct EventsView {
 }
 
 #[derive(Serialize, ToSchema)]
-struct EventView {
+pub(super) struct EventView {
     id: String,
     seq: u64,
     group: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<String>,
     key_source: KeySourceView,
     source: String,
     status: &'static str,
@@ -256,6 +262,8 @@ struct EventView {
     /// The event that it repeats, of one that is or was suppressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate_of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
@@ -349,6 +357,58 @@ struct AttemptView {
     status: Option<u16>,
     error: String,
     answer: String,
+    /// How long the event waited before it, and what for.
+    wait_ms: u64,
+    waited_ms: Waited,
+}
+
+/// A wait as an object: milliseconds by reason, the longest first.
+#[derive(ToSchema)]
+#[schema(value_type = BTreeMap<String, u64>)]
+pub(super) struct Waited(pub(super) WaitSplit);
+
+impl Serialize for Waited {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.millis().into_iter().map(|(reason, ms)| (reason.as_str(), ms)))
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct AttemptsView {
+    attempts: Vec<AttemptView>,
+}
+
+impl From<AttemptNote> for AttemptView {
+    fn from(note: AttemptNote) -> Self {
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            number: note.number,
+            started_at: rfc3339(note.started),
+            took_ms: ms(note.took),
+            outcome: note.outcome.into(),
+            status: note.status,
+            error: note.error.into(),
+            answer: String::from_utf8_lossy(&note.excerpt).into_owned(),
+            wait_ms: ms(note.waited.total()),
+            waited_ms: Waited(note.waited),
+        }
+    }
+}
+
+/// An event's attempts that ended, oldest first.
+#[utoipa::path(get, path = "/api/v1/events/{id}/attempts", tag = "events", params(EventPath), responses(
+    (status = 200, description = "All of them", body = AttemptsView),
+    (status = 404, description = "The event is unknown, or past retention", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)
+))]
+pub(super) async fn attempts(
+    State(admin): Shared,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<AttemptsView>, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let story = admin.handle.event(event_id(&id)?).await?;
+    let Story { attempts, .. } = story.ok_or(Problem::Unknown(id))?;
+    Ok(Json(AttemptsView { attempts: attempts.into_iter().map(AttemptView::from).collect() }))
 }
 
 /// One event with the attempts that ended.
@@ -362,16 +422,7 @@ pub(super) async fn event(
     let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
     let story = admin.handle.event(event_id(&id)?).await?;
     let Story { record, attempts } = story.ok_or(Problem::Unknown(id))?;
-    let attempt = |note: driver::AttemptNote| AttemptView {
-        number: note.number,
-        started_at: rfc3339(note.started),
-        took_ms: u64::try_from(note.took.as_millis()).unwrap_or(u64::MAX),
-        outcome: note.outcome.into(),
-        status: note.status,
-        error: note.error.into(),
-        answer: String::from_utf8_lossy(&note.excerpt).into_owned(),
-    };
-    Ok(Json(StoryView { event: record.into(), tries: attempts.into_iter().map(attempt).collect() }))
+    Ok(Json(StoryView { event: record.into(), tries: attempts.into_iter().map(AttemptView::from).collect() }))
 }
 
 /// The body's exact bytes. They are a stranger's: no browser may take them for a page.
@@ -402,6 +453,7 @@ impl From<Record> for EventView {
             seq: record.seq.0,
             group: record.lane.group.to_string(),
             within: record.lane.inner.map(|inner| inner.to_string()),
+            order: record.order.map(|order| order.to_string()),
             key_source: (&record.key_source).into(),
             source: record.source.to_string(),
             status: record.status.as_str(),
@@ -414,6 +466,7 @@ impl From<Record> for EventView {
             reason: record.reason.into(),
             body_bytes: record.body_bytes,
             duplicate_of: record.duplicate_of.map(|id| id.to_string()),
+            trace_id: record.trace.map(|id| uuid::Uuid::from_bytes(id).as_simple().to_string()),
         }
     }
 }

@@ -11,8 +11,9 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::api::{rfc3339, unreadable};
+use super::api::{Waited, rfc3339, unreadable};
 use super::expiry::expiry;
+use super::inside::{self, Inside};
 use super::name;
 use super::problem::Problem;
 use super::{Admin, unseen};
@@ -71,11 +72,17 @@ pub(super) struct GroupJson {
     dead: u64,
     /// Null: nothing is known of it.
     counted_since: Option<String>,
+    /// Milliseconds by what its events and live requests waited for, of those that got their lease in the last minute.
+    waited_ms: Waited,
     /// What a person changed of it; null: it is treated as the file says.
     r#override: Option<ChangeJson>,
     /// What whoever changed it should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+    /// Only where one group is asked for.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    inside: Option<Inside>,
 }
 
 /// Groups with pending events, and how each stands.
@@ -118,7 +125,7 @@ pub(super) struct GroupQuery {
 }
 
 impl GroupQuery {
-    fn group(query: Result<Query<Self>, QueryRejection>) -> Result<Group, Problem> {
+    pub(super) fn group(query: Result<Query<Self>, QueryRejection>) -> Result<Group, Problem> {
         let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
         name::group("name", &query.name)
     }
@@ -130,7 +137,10 @@ pub(super) async fn one(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
-    shown(&admin, GroupQuery::group(query)?).await.map(Json)
+    let group = GroupQuery::group(query)?;
+    let inside = inside::of(&admin, &group).await?;
+    let json = shown(&admin, group).await?;
+    Ok(Json(GroupJson { inside: Some(inside), ..json }))
 }
 
 async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
@@ -332,8 +342,10 @@ impl GroupJson {
             delivered: view.delivered,
             dead: view.dead,
             counted_since: view.counted.map(|span| rfc3339(now.minus(span))),
+            waited_ms: Waited(view.waited),
             r#override: change.map(ChangeJson::of),
             note: None,
+            inside: None,
         }
     }
 }

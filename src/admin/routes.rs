@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 use utoipa::OpenApi;
 
-use super::{Admin, alerts, api, groups, openapi, release, upstream};
+use super::{Admin, alerts, api, groups, openapi, release, removal, upstream};
 
 macro_rules! calls {
     ($($method:ident $path:literal => $module:ident :: $handler:ident;)*) => {
@@ -40,6 +40,9 @@ calls! {
     get "/api/v1/events" => api::events;
     get "/api/v1/events/{id}" => api::event;
     get "/api/v1/events/{id}/body" => api::body;
+    get "/api/v1/events/{id}/attempts" => api::attempts;
+    post "/api/v1/events/{id}/skip" => removal::skip;
+    post "/api/v1/events/{id}/discard" => removal::discard;
     post "/api/v1/events/{id}/release" => release::release;
     get "/api/v1/rejections" => api::rejections;
     get "/api/v1/groups" => groups::list;
@@ -47,6 +50,11 @@ calls! {
     patch "/api/v1/group" => groups::patch;
     delete "/api/v1/group" => groups::restore;
     post "/api/v1/group/cancel" => groups::cancel;
+    post "/api/v1/group/divert" => removal::divert_all;
+    post "/api/v1/group/discard" => removal::discard_all;
+    get "/api/v1/jobs" => removal::jobs;
+    get "/api/v1/jobs/{id}" => removal::job;
+    delete "/api/v1/jobs/{id}" => removal::cancel;
     get "/api/v1/overrides" => groups::overrides;
     get "/api/v1/upstream" => upstream::show;
     patch "/api/v1/upstream" => upstream::patch;

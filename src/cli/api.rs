@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
 use super::standing::{self, Slots};
 use super::table::{Column, lines, table};
-use super::{USAGE, complain};
+use super::{USAGE, complain, removal};
 
 /// `fairlane groups …`.
 #[derive(Debug, Args)]
@@ -43,7 +43,18 @@ enum GroupAction {
     /// End its attempts in flight; their events are retried
     #[command(after_help = "Example: fairlane groups cancel hung.myshopify.com")]
     Cancel(One),
-    /// Why it does not run, and how it is treated
+    /// Put everything of it that waits to the dead letters, from where it can be replayed
+    #[command(
+        after_help = "Examples: fairlane groups divert poisoned.myshopify.com\n          fairlane groups divert poisoned.myshopify.com --yes"
+    )]
+    Divert(removal::Divert),
+    /// Throw everything of it that waits away, for good
+    #[command(after_help = "Example: fairlane groups discard test-store.myshopify.com")]
+    Discard(removal::Discard),
+    /// Queues that are being diverted or discarded, or were; call one off
+    #[command(after_help = "Examples: fairlane groups jobs\n          fairlane groups jobs --cancel 7")]
+    Jobs(removal::Jobs),
+    /// Why it does not run, what its events wait for, and how it is treated
     #[command(after_help = "Example: fairlane groups why quiet.myshopify.com")]
     Why(One),
 }
@@ -161,6 +172,9 @@ pub(super) fn groups(groups: &Groups) -> u8 {
             let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
             shown(remote, Method::POST, &path, Some(json!({})), lines)
         }
+        GroupAction::Divert(group) => removal::divert(group, remote),
+        GroupAction::Discard(group) => removal::discard(group, remote),
+        GroupAction::Jobs(jobs) => removal::jobs(jobs, remote),
         GroupAction::Why(one) => shown(remote, Method::GET, &path(one), None, |group| {
             standing::why(group, standing::is_capped(group).then(|| slots(remote)).flatten())
         }),

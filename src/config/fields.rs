@@ -20,7 +20,6 @@ pub(super) const NOT_BUILT: &[&str] = &[
     "groups.dedicated.max",
     "store.redis",
     "replay.share",
-    "otlp",
     "tenant_pages.address",
     "tenant_pages.secret",
     "tenant_pages.base_url",
@@ -156,7 +155,12 @@ pub(super) static ROOT: Map = map(&[
     field("shutdown", PARTS, Kind::Map(&SHUTDOWN), "How the process ends."),
     field("replay", PARTS, Kind::Map(&REPLAY), "Delivering stored events once more."),
     field("log", PARTS, Kind::Map(&LOG), "The log on standard error."),
-    field("otlp", NULL, Kind::Text(&text::URL), "Where traces go, e.g. http://127.0.0.1:4317."),
+    field(
+        "otlp",
+        NULL,
+        Kind::Text(&text::COLLECTOR),
+        "Where traces go: a collector that takes OTLP over gRPC, e.g. http://127.0.0.1:4317. Null: none are made.",
+    ),
     field(
         "tenant_pages",
         PARTS,

@@ -8,15 +8,18 @@ mod append;
 pub mod budget;
 mod command;
 mod delivery;
+pub mod job;
 pub mod live;
 mod outcome;
 pub mod policy;
 mod recover;
 pub mod rejections;
 mod release;
+pub mod removal;
 mod run;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod upstream;
 mod watch;
 
@@ -28,10 +31,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, Policy, Rate, Slots, Sort, Survey};
+pub use crate::engine::{BreakerState, GroupView, Held, Policy, Rate, Removal, Slots, Sort, Survey};
 use crate::engine::{Engine, Settings};
-use crate::event::{Event, EventId, Group, Mono, Now, Seq, Wall};
+use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
+use crate::spans::Recorder;
 use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
@@ -40,12 +44,15 @@ pub use alerts::{Alert, Alerts, Tested};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
+use job::Jobs;
+pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
 use release::Release;
 pub use release::Unreleased;
+pub use removal::{Removed, Target};
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -162,10 +169,12 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    jobs: Jobs,
     alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
     started: Now,
+    spans: Arc<Recorder>,
 }
 
 /// What every other part holds of the driver.
@@ -205,9 +214,11 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
+    let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
     let shared = Arc::new(Shared {
         store: parts.store,
         clock: parts.clock,
@@ -216,11 +227,14 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        jobs,
         alerts: Alerts::default(),
         anybody: Group::fallback(),
         started,
+        spans,
     });
-    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    let channels = (receiver, called, facts.downgrade());
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -393,6 +407,22 @@ impl Handle {
         self.ask(|reply| Command::Cancel(group, reply)).await
     }
 
+    /// What events and live requests of all groups waited for that got their lease in the last minute.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn waited(&self) -> Result<WaitSplit, Ended> {
+        self.ask(Command::Waited).await
+    }
+
+    /// Order keys of a group whose head waits for a further attempt, or is one: those that have waited longest, and how many there are.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn held(&self, group: Group, limit: usize) -> Result<(Vec<Held>, usize), Ended> {
+        self.ask(|reply| Command::Held(group, limit, reply)).await
+    }
+
     /// The upstream as a whole.
     ///
     /// # Errors
@@ -503,6 +533,12 @@ impl Handle {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
+    }
+
+    /// Where spans go.
+    #[must_use]
+    pub fn spans(&self) -> &Arc<Recorder> {
+        &self.shared.spans
     }
 
     /// The clock that all parts share.

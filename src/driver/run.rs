@@ -10,13 +10,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, Sleep};
 
 use super::append::Appends;
 use super::command::Command;
 use super::delivery::Delivery;
+use super::job::{self, Job};
 use super::live::Call;
 use super::policy::PolicyTable;
+use super::traced::traced;
 use super::upstream::UpstreamTable;
 use super::{Fact, Shared, recover};
 use crate::deliver::Deliver;
@@ -42,22 +45,27 @@ pub struct Driver {
     pub(super) upstream: UpstreamTable,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
+    /// For jobs, which ask like everybody else.
+    asking: mpsc::WeakSender<Fact>,
+    jobs: JoinSet<()>,
     appends: Appends,
     stopping: bool,
 }
 
 impl Driver {
     pub(super) fn new(
-        (facts, calls): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>),
+        (facts, calls, asking): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>, mpsc::WeakSender<Fact>),
         shared: Arc<Shared>,
         engine: Engine,
         (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
         deliver: Deliver,
     ) -> Self {
+        let deliver = traced(deliver, Arc::clone(&shared.spans));
         let delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, upstream, delivery, facts, calls, appends, stopping: false }
+        let jobs = JoinSet::new();
+        Self { shared, engine, policies, upstream, delivery, facts, calls, asking, jobs, appends, stopping: false }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -71,7 +79,22 @@ impl Driver {
         if totals.recovered > 0 {
             tracing::info!(pending = totals.recovered, interrupted, "events from before are taken up");
         }
+        for job in self.shared.jobs.running() {
+            tracing::info!(
+                job = job.id,
+                group = job.group,
+                done = job.done,
+                total = job.total,
+                "a job from before goes on"
+            );
+            self.begin(job);
+        }
         Ok(())
+    }
+
+    /// A job that is written down is worked on from now on.
+    pub(super) fn begin(&mut self, job: Job) {
+        self.jobs.spawn(job::work(job, self.asking.clone(), Arc::clone(&self.shared)));
     }
 
     /// Runs until it is told to stop, everything submitted before is answered, and what was in flight has ended and is settled.
@@ -176,6 +199,7 @@ impl Driver {
             self.apply_upstream(now);
         }
         self.delivery.watch.tick();
+        while self.jobs.try_join_next().is_some() {}
         self.show_sizes(now);
     }
 

@@ -1,5 +1,7 @@
 //! The loop over a store that the test holds still: what is answered, when, and in which batches.
 
+mod removals;
+
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -104,6 +104,12 @@ impl Engine {
         tickets.len()
     }
 
+    /// Whether an attempt of the event is under way, or what follows for it is not durable yet.
+    #[must_use]
+    pub fn is_under_way(&self, seq: Seq) -> bool {
+        matches!(self.retries.place(seq), Some(Place::Leased(_) | Place::Settling))
+    }
+
     /// Ends one event without delivering it. `retrying` says how the store has it, for one that is not in memory. An attempt in flight
     /// is cancelled first, and if it succeeds nevertheless the event is delivered. False when the engine has no such event, or it is
     /// ending already.

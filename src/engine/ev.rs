@@ -23,10 +23,8 @@ pub(super) struct Ev {
     pub(super) replay: bool,
     /// It found its group within its head start.
     pub(super) quiet: bool,
-    /// It found others of its lane before it.
-    pub(super) behind: bool,
-    /// It waited for an earlier event of its order key.
-    pub(super) keyed: bool,
+    /// How long it waited for an earlier event of its order key; four bytes, for a million events are in memory.
+    pub(super) held_ms: u32,
     /// The store has it as retrying.
     pub(super) retrying: bool,
 }
@@ -44,8 +42,7 @@ impl Ev {
             held_from: None,
             replay: false,
             quiet: false,
-            behind: true,
-            keyed: false,
+            held_ms: 0,
             retrying: false,
         }
     }
@@ -63,6 +60,12 @@ impl Ev {
             ..Self::new(event.seq)
         };
         (event.lane, ev)
+    }
+
+    /// The event before it with its order key has ended: it may go from now on.
+    pub(super) fn freed(self, now: Mono) -> Self {
+        let held = since_line(self.since, now).as_millis();
+        Self { held_ms: u32::try_from(held).unwrap_or(u32::MAX), ..self }
     }
 
     /// How long ago its first attempt began.

@@ -11,9 +11,9 @@ use super::ledger::Ledger;
 use super::live::Calls;
 use super::price::Ewma;
 use super::rate::Gcra;
-use super::request::WaitReason;
 use super::stats::LastSecond;
 use super::tags::{Tag, Turn, Weight};
+use super::wait::Stops;
 use super::{Policy, Settings, Upstream};
 use crate::event::{Group, Mono};
 
@@ -28,21 +28,6 @@ pub(super) enum Standing {
     Broken,
     RetryAfter,
     RetrySlots,
-}
-
-impl Standing {
-    /// What an event waits for whose group stands here; `None` when it waits for its turn.
-    pub(super) fn reason(self) -> Option<WaitReason> {
-        match self {
-            Self::Idle | Self::Ready(_) => None,
-            Self::Capped => Some(WaitReason::Cap),
-            Self::Limited => Some(WaitReason::Rate),
-            Self::Paused => Some(WaitReason::Paused),
-            Self::Broken => Some(WaitReason::Breaker),
-            Self::RetryAfter => Some(WaitReason::RetryAfter),
-            Self::RetrySlots => Some(WaitReason::RetrySlots),
-        }
-    }
 }
 
 /// A group.
@@ -108,8 +93,8 @@ pub(super) struct GroupState {
 
     /// What people are told of it.
     pub(super) ledger: Ledger,
-    /// Why it did not run most recently, and until when.
-    pub(super) blocked: Option<(WaitReason, Mono)>,
+    /// What it stood still for.
+    pub(super) stops: Stops,
 }
 
 impl GroupState {
@@ -149,7 +134,7 @@ impl GroupState {
             charged_us: 0,
             served_us: 0,
             ledger: Ledger::default(),
-            blocked: None,
+            stops: Stops::default(),
         }
     }
 

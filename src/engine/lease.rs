@@ -7,12 +7,12 @@ use super::ev::Ev;
 use super::fact::{Ending, Removal, Scope};
 use super::live::Call;
 use super::price::price;
-use super::request::{BreakerState, Dispatch, Request, Settle, Ticket, Verdict, WaitReason};
+use super::request::{BreakerState, Dispatch, Request, Settle, Ticket, Verdict};
 use super::retry::{self, Next};
 use super::settle::After;
 use super::tags::{Tag, Weight};
 use super::{Charge, Engine, Settings, breaker, ev, micros};
-use crate::event::{Mono, Now, Wall};
+use crate::event::{Mono, Now, WaitSplit, Wall};
 
 /// A lease may outlive `timeout` by so much before it is cancelled, and as much again before it is taken back.
 const GRACE: Duration = Duration::from_secs(5);
@@ -56,14 +56,6 @@ impl Work {
             Self::Live(call) => ev::line(call.since),
         }
     }
-
-    /// Whether it found others of its lane before it; a live request, of its group's queue.
-    pub(super) fn behind(&self) -> bool {
-        match self {
-            Self::Event(_, ev) => ev.behind,
-            Self::Live(call) => call.behind,
-        }
-    }
 }
 
 /// The right to one attempt.
@@ -79,7 +71,8 @@ pub(super) struct Lease {
     /// It was let through to see whether the upstream is back.
     pub(super) probe: bool,
     pub(super) wait: Duration,
-    pub(super) reason: WaitReason,
+    /// What the wait was for, until the attempt is asked for.
+    pub(super) split: WaitSplit,
     /// It is longer than what is slow.
     long: bool,
     /// A person wants it to end.
@@ -105,7 +98,7 @@ impl Lease {
             retry: work.event().is_some_and(|(_, ev)| ev.retrying),
             probe: false,
             wait: ev::since_line(work.since(), now),
-            reason: WaitReason::None,
+            split: WaitSplit::default(),
             long: false,
             cancelled: false,
             overdue: false,
@@ -224,7 +217,7 @@ impl Engine {
             attempt: ev.attempts,
             will_retry: retry::will_retry(&self.settings.retry, ev, now),
             wait: lease.wait,
-            reason: lease.reason,
+            split: std::mem::take(&mut lease.split),
             quiet: ev.quiet && !lease.retry,
             deadline: now.plus(self.settings.timeout),
         }));

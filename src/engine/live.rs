@@ -55,8 +55,6 @@ pub(super) struct Call {
     pub(super) id: LiveId,
     pub(super) since: Mono,
     pub(super) deadline: Mono,
-    /// It found others of its group before it.
-    pub(super) behind: bool,
 }
 
 /// The live requests of one group.
@@ -145,8 +143,7 @@ impl Engine {
         self.live.last += 1;
         let id = LiveId(self.live.last);
         if let Some(group) = self.groups.get_mut(gid) {
-            let behind = !group.live.waiting.is_empty();
-            group.live.waiting.push_back(Call { id, since: now, deadline, behind });
+            group.live.waiting.push_back(Call { id, since: now, deadline });
         }
         self.live.places.insert(id, Place::Waiting(gid));
         self.live.deadlines.insert((deadline, id));
@@ -201,7 +198,7 @@ impl Engine {
             live: id,
             group: group.name.clone(),
             wait: lease.wait,
-            reason: lease.reason,
+            split: std::mem::take(&mut lease.split),
             timeout: call.deadline.since(now).min(self.settings.timeout),
         }));
         self.leases.set_timer(ticket, &self.settings, slow_after);

@@ -27,7 +27,7 @@
 //! R1 tags and turns: `tags`, `field`, `schedule` · R2 prices: `price`, `lease` · R3 head start: `schedule`, `dormant` · R4 caps and leases:
 //! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane` · R7 order:
 //! `order` · R8 breakers: `breaker` · R11 two levels: `schedule` · what follows an attempt: `retry` · senders that wait
-//! for an answer: `live` · I1–I9: `invariant`. An order key belongs to its
+//! for an answer: `live` · why an event waited: `wait` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
 //!
 //! # Bounds
@@ -72,6 +72,7 @@ mod survey;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -80,8 +81,8 @@ pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
 pub use live::{LiveId, Unserved};
 pub use notice::Notice;
 pub use request::{
-    Batch, BreakerState, Dispatch, GroupView, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
-    Verdict, WaitReason,
+    Batch, BreakerState, Dispatch, GroupView, Held, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
+    Verdict,
 };
 pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
 pub use survey::{Found, Survey};
@@ -105,6 +106,7 @@ use settle::Outbox;
 use slab::Slab;
 use stats::Minute;
 use tags::{Heap, Places, Tag};
+use wait::{Conditions, RecentWaits};
 
 /// Gives a group its policy. Asked when the group becomes active and after [`Engine::set_policies`]; it should be quick.
 pub type Policies = Box<dyn Fn(&Group) -> Policy + Send>;
@@ -167,6 +169,8 @@ pub struct Engine {
     violations: u64,
     last_violation: Option<&'static str>,
     minute: Minute,
+    conditions: Conditions,
+    waited: RecentWaits,
 }
 
 impl std::fmt::Debug for Engine {
@@ -185,8 +189,6 @@ struct Upstream {
     paused: bool,
     /// When a pick that was refused for time alone is worth another look.
     wake: Option<Mono>,
-    /// Why picks were refused most recently, and when.
-    blocked: Option<(WaitReason, Mono)>,
     /// The step of the last pick with a breaker that was not closed, or in an outbreak.
     unclosed: u64,
     /// The last answer and whose it was; the time that counts for [`Settings::order_max_hold`].
@@ -232,6 +234,8 @@ impl Engine {
             violations: 0,
             last_violation: None,
             minute: Minute::default(),
+            conditions: Conditions::default(),
+            waited: RecentWaits::default(),
         }
     }
 
@@ -286,7 +290,7 @@ impl Engine {
         let known = events.iter().filter(|ev| under_way(ev)).map(|ev| ev.seq).collect();
         let limits = self.limits();
         if let Some(lane) = self.lanes.get_mut(lid) {
-            lane.loaded(events, more, known, limits);
+            lane.loaded(events, more, known, limits, now.mono);
         }
         self.touch(lid, now.mono);
     }
@@ -358,6 +362,7 @@ impl Engine {
 
     /// Takes over the time of a call, which may be a little older than one before (I8), and pays a step's part of the housekeeping.
     fn tick(&mut self, now: Now) -> Now {
+        self.note_condition(now.mono);
         self.now = self.now.max(now.mono);
         self.dormant.sweep(self.moment());
         Now { mono: self.now, wall: now.wall }
@@ -442,7 +447,7 @@ impl Engine {
         }
     }
 
-    /// Counts the event, and says whether it finds its group within its head start, and its lane empty.
+    /// Counts the event, and says whether it finds its group within its head start.
     fn note_arrival(&mut self, gid: u32, lid: u32, ev: &mut Ev, now: Mono) {
         let guess = self.upstream.durations.guess_us();
         let (Some(group), Some(lane)) = (self.groups.get_mut(gid), self.lanes.get(lid)) else { return };
@@ -458,7 +463,6 @@ impl Engine {
         let ahead = Tag::of(price.saturating_mul(group.counts.queued), group.weight);
         let start = group.tag.max(self.v.minus(schedule::burst(&self.settings, group.weight)));
         ev.quiet = start.plus(ahead) <= self.v;
-        ev.behind = lane.counts.total() > 0;
     }
 
     /// An invariant does not hold: wrong in a test, counted in service.

@@ -9,18 +9,16 @@ use super::group::Standing;
 use super::lease::{Lease, Work};
 use super::live::Call;
 use super::price::price;
-use super::request::{BreakerState, Settle, Ticket, Verdict, WaitReason};
+use super::request::{BreakerState, Settle, Ticket, Verdict};
 use super::settle::After;
 use super::tags::{Tag, Turn, Weight};
+use super::wait::Cause;
 use super::{Engine, LOADS_MAX, Settings, micros};
 use crate::event::{Mono, Now};
 
 /// While the upstream recovers, an attempt older than this does not count against the few slots: one that hangs must not
 /// keep everybody out.
-const SLOW_START_PATIENCE: Duration = Duration::from_secs(1);
-
-/// A shorter wait than this was none.
-const NO_WAIT: Duration = Duration::from_millis(1);
+pub(super) const SLOW_START_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest that a group's wake-up is put off, so that groups whose tokens come at once do not all come at once.
 const WAKE_JITTER: Duration = Duration::from_millis(50);
@@ -71,13 +69,11 @@ impl Engine {
                 self.step += 1;
                 group.since = self.step;
                 group.gated = false;
-                if let Some(reason) = was.reason() {
-                    group.blocked = Some((reason, now));
-                }
             }
             group.gated |= class.is_gated();
             self.field.set(class, group.turn(), gid);
         }
+        group.stops.note(Cause::of(standing, group.counts.queued > 0), now);
         match wake {
             Some(at) => {
                 let jitter = if standing == Standing::Limited { self.rng.part_of(WAKE_JITTER) } else { Duration::ZERO };
@@ -99,9 +95,8 @@ impl Engine {
             self.rest();
             return false;
         }
-        if let Some((reason, wake)) = self.closed(now.mono) {
+        if let Some(wake) = self.closed(now.mono) {
             self.upstream.wake = wake;
-            self.upstream.blocked = Some((reason, now.mono));
             return false;
         }
         if self.free_slots(now.mono) == 0 {
@@ -109,9 +104,6 @@ impl Engine {
         }
         let Some((class, gid)) = self.pick() else {
             self.upstream.wake = self.upstream.breaker.wake();
-            if self.upstream.wake.is_some() {
-                self.upstream.blocked = Some((WaitReason::Breaker, now.mono));
-            }
             return false;
         };
         // Ramp, suspicion and slowness change with time and the upstream's median: one who was at the head may have to move.
@@ -131,16 +123,16 @@ impl Engine {
     }
 
     /// Whether the upstream as a whole takes nothing now, and when that is over.
-    fn closed(&mut self, now: Mono) -> Option<(WaitReason, Option<Mono>)> {
+    fn closed(&mut self, now: Mono) -> Option<Option<Mono>> {
         self.upstream.breaker.tick(now);
         if self.upstream.paused {
-            return Some((WaitReason::Paused, None));
+            return Some(None);
         }
         if self.upstream.breaker.is_held(now) {
-            return Some((WaitReason::RetryAfter, self.upstream.breaker.wake()));
+            return Some(self.upstream.breaker.wake());
         }
         let at = self.settings.rate.and_then(|rate| self.upstream.rate.ready(rate, now).err())?;
-        Some((WaitReason::Rate, Some(at)))
+        Some(Some(at))
     }
 
     /// Slots that may be taken now. Fewer than there are while the upstream recovers (R8).
@@ -228,7 +220,8 @@ impl Engine {
         if lease.probe {
             self.upstream.breaker.probe();
         }
-        lease.reason = self.wait_reason(&lease, class);
+        lease.split = self.split_wait(&lease, now.mono);
+        self.waited.add(&lease.split, now.mono);
         self.enter_flight(&mut lease, now.mono);
         self.charge(&mut lease, cost);
         if let Some(rate) = self.settings.rate {
@@ -242,6 +235,7 @@ impl Engine {
             group.retry_in_flight += u32::from(lease.retry);
             if let Some(stats) = &mut group.ledger.stats {
                 stats.waits.add(lease.wait);
+                stats.waited(&lease.split, now.mono);
             }
             if lease.probe {
                 group.side = self.upstream.breaker.side;
@@ -310,27 +304,6 @@ impl Engine {
         } else {
             self.outbox.push(begun, After::Nothing);
             self.dispatch(ticket, now.mono);
-        }
-    }
-
-    /// What the event of a lease waited for, most recently.
-    fn wait_reason(&self, lease: &Lease, class: Class) -> WaitReason {
-        if lease.wait < NO_WAIT {
-            return WaitReason::None;
-        }
-        let since = lease.work.since();
-        let later = |blocked: Option<(WaitReason, Mono)>| {
-            blocked.filter(|(_, until)| super::ev::line(*until) > since).map(|(reason, until)| (until, reason))
-        };
-        let group = self.groups.get(lease.gid).and_then(|group| later(group.blocked));
-        if let Some((_, reason)) = group.max(later(self.upstream.blocked)) {
-            return reason;
-        }
-        match () {
-            () if lease.work.event().is_some_and(|(_, ev)| ev.keyed) => WaitReason::Order,
-            () if class.has(Class::SLOW) || (self.in_outbreak() && class.has(Class::UNKNOWN)) => WaitReason::Slow,
-            () if lease.work.behind() => WaitReason::Lane,
-            () => WaitReason::Turn,
         }
     }
 }

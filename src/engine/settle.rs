@@ -138,7 +138,7 @@ impl Engine {
                 self.count_end(lid, &settle.verdict, now.mono);
                 if let Some(lane) = self.lanes.get_mut(lid) {
                     if let Some(key) = key {
-                        lane.free_key(&key);
+                        lane.free_key(&key, now.mono);
                     }
                     if unread {
                         lane.gone_durably(seq);
@@ -148,7 +148,7 @@ impl Engine {
             }
             After::Retry { lid, at, due, ev } => {
                 self.shift(lid, Some(Stage::Settling), Some(Stage::Retrying), 1);
-                self.wait_for(lid, at, due, Ev { retrying: true, keyed: false, ..*ev });
+                self.wait_for(lid, at, due, Ev { retrying: true, held_ms: 0, ..*ev });
                 lid
             }
             After::Back { lid, ev } => {

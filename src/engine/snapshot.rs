@@ -5,14 +5,20 @@ use std::time::Duration;
 
 use super::field::Class;
 use super::group::{GroupState, Standing};
-use super::request::{BreakerState, GroupView, Slots, Sort, State, Totals};
+use super::request::{BreakerState, GroupView, Held, Slots, Sort, State, Totals};
 use super::stats::Minute;
 use super::{Engine, ev, lane};
-use crate::event::{Group, Mono};
+use crate::event::{Group, Mono, WaitSplit};
 
 /// A group's last minute; all zeros for one of very many that never had two events at a time.
 fn minute(group: &GroupState) -> Minute {
     group.ledger.stats.as_ref().map(|stats| stats.minute.clone()).unwrap_or_default()
+}
+
+/// What its events waited for in the last minute.
+fn by_reason(group: &GroupState, now: Mono) -> WaitSplit {
+    let recent = group.ledger.stats.as_ref().and_then(|stats| stats.by_reason.as_ref());
+    recent.map(|recent| recent.sum(now)).unwrap_or_default()
 }
 
 /// What is known of the events of a group that are in no lane: leased, or waiting for their time.
@@ -50,6 +56,13 @@ impl Engine {
         let busy = self.leases.len() as u32;
         let limit = self.upstream.breaker.slow_start().unwrap_or(u32::MAX).min(self.settings.slots);
         Slots { busy, slow: self.leases.slow, retry: self.leases.retry, free: limit.saturating_sub(busy) }
+    }
+
+    /// What events and live requests of all groups waited for that got their lease in the last minute (in the last half minute at
+    /// least).
+    #[must_use]
+    pub fn waited(&self, now: Mono) -> WaitSplit {
+        self.waited.sum(now)
     }
 
     /// Where the upstream's breaker stands.
@@ -169,6 +182,32 @@ impl Engine {
         self.groups.iter().map(move |(gid, group)| self.oldest(gid, group, &elsewhere, now))
     }
 
+    /// Order keys of the group whose head has failed and goes again: the first `limit`, those that have waited longest first, and how
+    /// many there are. Takes time in the number of all retries in memory.
+    #[must_use]
+    pub fn held(&self, name: &Group, limit: usize, now: Mono) -> (Vec<Held>, usize) {
+        let Some(gid) = self.names.get(name).copied() else { return (Vec::new(), 0) };
+        let lane = |lid: u32| self.lanes.get(lid).filter(|lane| lane.group == gid);
+        let view = |lid: u32, ev: &ev::Ev, due: Option<Mono>| {
+            let (lane, key) = (lane(lid)?, ev.order.clone()?);
+            let due = due.map(|at| at.since(now)).filter(|left| !left.is_zero());
+            let since = ev::since_line(ev.first.unwrap_or(ev.received), now);
+            Some(Held { key, inner: lane.inner.clone(), seq: ev.seq, since, attempts: ev.attempts, due })
+        };
+        let waiting = self.retries.waiting().filter_map(|(at, lid, ev)| view(lid, ev, Some(at)));
+        let leased = self.leases.iter().filter(|(_, lease)| lease.retry).filter_map(|(_, lease)| lease.work.event());
+        let leased = leased.filter_map(|(lid, ev)| view(lid, ev, None));
+        let lanes = self.groups.get(gid).into_iter().flat_map(GroupState::lanes);
+        let due = lanes.filter_map(|lid| Some((lid, self.lanes.get(lid)?)));
+        let due = due.flat_map(|(lid, lane)| lane.runnable().filter(|ev| ev.retrying).map(move |ev| (lid, ev)));
+        let due = due.filter_map(|(lid, ev)| view(lid, ev, None));
+        let mut held: Vec<Held> = waiting.chain(leased).chain(due).collect();
+        held.sort_by(|one, other| other.since.cmp(&one.since).then(one.seq.cmp(&other.seq)));
+        let count = held.len();
+        held.truncate(limit);
+        (held, count)
+    }
+
     /// Of all groups, or of one.
     pub(super) fn elsewhere(&self, wanted: Option<u32>) -> Elsewhere {
         let mut away = Elsewhere::new();
@@ -226,6 +265,7 @@ impl Engine {
             arrival_rate,
             drain_rate,
             wait_p99: group.ledger.stats.as_ref().and_then(|stats| stats.waits.p99()),
+            waited: by_reason(group, now),
             eta: (drain_rate > arrival_rate)
                 .then(|| Duration::try_from_secs_f64(pending as f64 / (drain_rate - arrival_rate)).ok())
                 .flatten(),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::price::{bucket, bucket_top};
-use crate::event::Mono;
+use super::wait::RecentWaits;
+use crate::event::{Mono, WaitSplit};
 
 /// A minute in six parts; the oldest is forgotten as a whole.
 const PARTS: usize = 6;
@@ -85,6 +86,17 @@ impl Minute {
 pub(super) struct Stats {
     pub(super) minute: Minute,
     pub(super) waits: Waits,
+    /// Made when an event waits: most quiet groups never have it.
+    pub(super) by_reason: Option<Box<RecentWaits>>,
+}
+
+impl Stats {
+    /// An event got its lease after this wait.
+    pub(super) fn waited(&mut self, split: &WaitSplit, now: Mono) {
+        if split.iter().next().is_some() {
+            self.by_reason.get_or_insert_default().add(split, now);
+        }
+    }
 }
 
 /// Waits, in buckets of at most a fifth; the past counts half after every thousand.

@@ -54,7 +54,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, Wall};
+use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, WaitSplit, Wall};
 
 /// A boxed future: one allocation a batch, and no generics that spread upwards.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -201,6 +201,8 @@ pub struct AttemptNote {
     pub excerpt: Bytes,
     /// Whether it counts against `retry.attempts`: the upstream refused the event.
     pub refused: bool,
+    /// What the event waited for before it.
+    pub waited: WaitSplit,
 }
 
 /// Longest part of an upstream's answer that is kept with an attempt.
@@ -262,6 +264,8 @@ pub struct Record {
     pub id: EventId,
     /// Its lane.
     pub lane: Lane,
+    /// Its order key.
+    pub order: Option<Group>,
     /// Where its key came from.
     pub key_source: KeySource,
     /// The source that took it.
@@ -286,6 +290,8 @@ pub struct Record {
     pub body_bytes: u32,
     /// The event that it repeats, of one that is or was suppressed.
     pub duplicate_of: Option<EventId>,
+    /// The trace that it belongs to.
+    pub trace: Option<[u8; 16]>,
 }
 
 /// An event's record with all that was tried.

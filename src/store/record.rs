@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::wire::{Damaged, GROUP_BYTES_MAX, Reader, put_bytes, put_lane, put_number, put_option, put_text, put_wall};
 use super::{AttemptNote, Status, Verdict};
-use crate::event::{Event, EventId, Fingerprint, KeySource, Missing, Seq, Trace, Wall};
+use crate::event::{Event, EventId, Fingerprint, KeySource, Missing, Seq, Trace, WaitReason, WaitSplit, Wall};
 
 /// Bytes of a frame before its payload.
 pub(super) const FRAME_BYTES: usize = 8;
@@ -314,8 +314,27 @@ fn put_note(out: &mut Vec<u8>, note: &AttemptNote) {
     put_option(out, note.status, |out, status| put_number(out, u64::from(status)));
     put_text(out, &note.error);
     put_bytes(out, &note.excerpt);
-    out.push(u8::from(note.refused));
+    put_marks(out, note);
 }
+
+/// What was waited for stands only where something was: most events wait for nothing.
+fn put_marks(out: &mut Vec<u8>, note: &AttemptNote) {
+    let parts = note.waited.iter().count() as u64;
+    out.push(u8::from(note.refused) | if parts > 0 { WAITED } else { 0 });
+    if parts > 0 {
+        put_number(out, parts);
+        for (reason, span) in note.waited.iter() {
+            out.push(reason_number(reason));
+            put_number(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+}
+
+/// In a note's last byte: it was refused.
+const REFUSED: u8 = 1;
+
+/// In a note's last byte: what was waited for follows. Notes from before waits were split have none.
+const WAITED: u8 = 2;
 
 fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged> {
     let number = reader.number_u32("an attempt's number")?;
@@ -325,7 +344,7 @@ fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged
     if nanos >= 1_000_000_000 {
         return Err(Damaged("an attempt's length"));
     }
-    Ok(AttemptNote {
+    let mut note = AttemptNote {
         number,
         started,
         took: Duration::new(seconds, nanos),
@@ -333,8 +352,53 @@ fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged
         status: reader.option("a status", |r| u16::try_from(r.number("a status")?).map_err(|_| Damaged("a status")))?,
         error: reader.text("an error")?.into(),
         excerpt: Bytes::copy_from_slice(reader.bytes("an excerpt")?),
-        refused: form >= Form::Second && reader.flag("a refusal's mark")?,
-    })
+        refused: false,
+        waited: WaitSplit::default(),
+    };
+    if form >= Form::Second {
+        let marks = reader.byte("a note's marks")?;
+        if marks & !(REFUSED | WAITED) != 0 {
+            return Err(Damaged("a note's marks"));
+        }
+        note.refused = marks & REFUSED != 0;
+        if marks & WAITED != 0 {
+            note.waited = read_waited(reader)?;
+        }
+    }
+    Ok(note)
+}
+
+fn read_waited(reader: &mut Reader<'_>) -> Result<WaitSplit, Damaged> {
+    const WHAT: Damaged = Damaged("what was waited for");
+    let parts = reader.list(WHAT.0, |r| {
+        let number = r.byte(WHAT.0)?;
+        let reason = WaitReason::ALL.into_iter().find(|reason| reason_number(*reason) == number);
+        Ok((reason.ok_or(WHAT)?, Duration::from_micros(r.number(WHAT.0)?)))
+    })?;
+    Ok(parts.into_iter().collect())
+}
+
+/// Numbers of their own, so that an order of declaration is not a file format.
+fn reason_number(reason: WaitReason) -> u8 {
+    match reason {
+        WaitReason::OwnLane => 1,
+        WaitReason::Order => 2,
+        WaitReason::GroupCap => 3,
+        WaitReason::GroupRate => 4,
+        WaitReason::GroupPaused => 5,
+        WaitReason::GroupBreaker => 6,
+        WaitReason::RetryAfter => 7,
+        WaitReason::Slots => 8,
+        WaitReason::Slow => 9,
+        WaitReason::RetrySlots => 10,
+        WaitReason::UpstreamRate => 11,
+        WaitReason::UpstreamPaused => 12,
+        WaitReason::UpstreamBreaker => 13,
+        WaitReason::Store => 14,
+        WaitReason::BeforeRestart => 15,
+        WaitReason::Gateway => 16,
+        WaitReason::ReplaySlots => 17,
+    }
 }
 
 pub(super) fn put_status(out: &mut Vec<u8>, status: Status) {

@@ -29,6 +29,7 @@ pub(super) struct Row {
     pub(super) provider_event_id: Option<Box<str>>,
     pub(super) event_type: Option<Box<str>>,
     pub(super) body_bytes: u32,
+    pub(super) trace: Option<[u8; 16]>,
     /// The record that has the event.
     pub(super) place: Place,
     pub(super) state: State,
@@ -86,6 +87,7 @@ impl Row {
             provider_event_id: event.provider_event_id.clone(),
             event_type: event.event_type.clone(),
             body_bytes: u32::try_from(event.body.len()).unwrap_or(u32::MAX),
+            trace: event.trace.map(|trace| trace.id),
             place,
             state,
             bucket: None,
@@ -208,6 +210,7 @@ impl Row {
             seq: self.seq,
             id: self.id,
             lane: self.lane.clone(),
+            order: self.order.clone(),
             key_source: self.key_source.clone(),
             source: Arc::clone(&self.source),
             received: self.received,
@@ -220,6 +223,7 @@ impl Row {
             reason: self.state.reason.clone(),
             body_bytes: self.body_bytes,
             duplicate_of: self.state.duplicate_of,
+            trace: self.trace,
         }
     }
 
@@ -245,6 +249,7 @@ impl Row {
         put_option(out, self.provider_event_id.as_deref(), put_text);
         put_option(out, self.event_type.as_deref(), put_text);
         put_number(out, u64::from(self.body_bytes));
+        put_option(out, self.trace, |out, id| out.extend_from_slice(&id));
         self.place.put(out);
         record::put_state(out, &self.state);
         put_option(out, self.bucket, |out, bucket| bucket.put(out));
@@ -272,6 +277,7 @@ impl Row {
             provider_event_id: reader.option("the provider's id", |r| r.text("the provider's id").map(Into::into))?,
             event_type: reader.option("the event type", |r| r.text("the event type").map(Into::into))?,
             body_bytes: reader.number_u32("the body's length")?,
+            trace: reader.option("the trace", |r| record::read_array(r, "the trace"))?,
             place: Place::read(reader)?,
             state: record::read_state(reader, record::Form::Present)?,
             bucket: reader.option("a bucket", Bucket::read)?,

@@ -470,6 +470,9 @@ impl World {
         if row.event.lane != dispatch.lane {
             return Err(format!("event {seq} was dispatched for lane {:?}", dispatch.lane));
         }
+        if dispatch.split.total() != dispatch.wait {
+            return Err(format!("event {seq} waited {:?}, and that for {:?}", dispatch.wait, dispatch.split));
+        }
         let order = row.event.order.clone();
         self.in_order(&dispatch, order.as_ref())?;
         self.within_caps(&dispatch.lane.group)?;

@@ -11,5 +11,6 @@ mod props;
 mod rig;
 mod rules;
 mod views;
+mod waits;
 
 use crate::{engine, event};

@@ -192,6 +192,7 @@ impl Entry {
             seq,
             id: event.id,
             lane: event.lane.clone(),
+            order: event.order.clone(),
             key_source: event.key_source.clone(),
             source: Arc::clone(&event.source),
             received: event.received,
@@ -207,6 +208,7 @@ impl Entry {
             },
             body_bytes: u32::try_from(event.body.len()).unwrap_or(u32::MAX),
             duplicate_of: self.duplicate_of,
+            trace: event.trace.map(|trace| trace.id),
         }
     }
 
