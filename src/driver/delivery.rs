@@ -326,7 +326,7 @@ impl Delivery {
             self.ended.remove(&settle.seq).map_or_else(Default::default, |ended| (ended.source, ended.event));
         // One that a person ended had no attempt now that would say whose it is.
         if let Some(ending) = self.removals.ended(settle.seq) {
-            (source, event) = (ending.source, Some((ending.id, ending.group)));
+            (source, event) = (ending.source, Some((ending.id, ending.group, None)));
         }
         match &settle.verdict {
             engine::Verdict::Delivered => self.counters(&source).delivered(),

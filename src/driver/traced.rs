@@ -34,7 +34,7 @@ struct UnderWay {
     began: Now,
     attempt: u32,
     waited: Duration,
-    reason: std::borrow::Cow<'static, str>,
+    reason: String,
     ended: Option<Ended>,
 }
 
@@ -56,7 +56,7 @@ impl Ended {
 impl UnderWay {
     fn new(spans: Arc<Recorder>, accepted: Trace, own: Trace, job: &Job) -> Self {
         let (event, began) = (Arc::clone(&job.event), spans.now());
-        let (waited, reason) = (job.wait, job.wait_reason.clone());
+        let (waited, reason) = (job.wait, job.waited.to_string());
         Self { spans, accepted, own, event, began, attempt: job.attempt, waited, reason, ended: None }
     }
 
