@@ -68,6 +68,7 @@ fn what_a_gateway_answers_is_what_the_description_says() {
         "/api/v1/overrides",
         "/api/v1/upstream",
         "/api/v1/alerts",
+        "/api/v1/jobs",
     ] {
         seen("get", path, gateway.get(path));
         if !matches!(path, "/healthz" | "/readyz" | "/metrics") {
@@ -78,8 +79,11 @@ fn what_a_gateway_answers_is_what_the_description_says() {
     for id in [delivered.as_str(), retrying.as_str(), unknown, "nonsense"] {
         seen("get", "/api/v1/events/{id}", gateway.get(&format!("/api/v1/events/{id}")));
         seen("get", "/api/v1/events/{id}/body", gateway.get(&format!("/api/v1/events/{id}/body")));
-        let release = format!("/api/v1/events/{id}/release");
-        seen("post", "/api/v1/events/{id}/release", gateway.change("POST", &release, "{}"));
+        seen("get", "/api/v1/events/{id}/attempts", gateway.get(&format!("/api/v1/events/{id}/attempts")));
+        for end in ["release", "skip", "discard"] {
+            let path = format!("/api/v1/events/{{id}}/{end}");
+            seen("post", &path, gateway.change("POST", &path.replace("{id}", id), "{}"));
+        }
     }
     for name in ["quiet", "broken", "never-seen", "a%20b"] {
         let path = format!("/api/v1/group?name={name}");
@@ -89,6 +93,16 @@ fn what_a_gateway_answers_is_what_the_description_says() {
         }
         seen("delete", "/api/v1/group", gateway.change("DELETE", &path, ""));
         seen("post", "/api/v1/group/cancel", gateway.change("POST", &format!("/api/v1/group/cancel?name={name}"), ""));
+    }
+    for end in ["divert", "discard"] {
+        let path = format!("/api/v1/group/{end}");
+        for body in ["{\"plan\":true}", "{}", "nonsense"] {
+            seen("post", &path, gateway.change("POST", &format!("{path}?name=quiet"), body));
+        }
+    }
+    for id in ["1", "999", "nonsense"] {
+        seen("get", "/api/v1/jobs/{id}", gateway.get(&format!("/api/v1/jobs/{id}")));
+        seen("delete", "/api/v1/jobs/{id}", gateway.change("DELETE", &format!("/api/v1/jobs/{id}"), ""));
     }
     for query in ["limit=0", "status=lost", "since=noon", "cursor=-1"] {
         seen("get", "/api/v1/events", gateway.get(&format!("/api/v1/events?{query}")));

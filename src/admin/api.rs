@@ -211,6 +211,7 @@ pub(super) struct EventsQuery {
     /// Only with this id of the provider's own.
     provider_event_id: Option<String>,
     /// The `next` of the page before.
+    #[param(format = "uint64")]
     cursor: Option<u64>,
     /// Rows at most; 100 when left out.
     #[param(minimum = 1, maximum = 1000)]

@@ -16,6 +16,7 @@ use super::expiry::expiry;
 use super::inside::{self, Inside};
 use super::name;
 use super::problem::Problem;
+use super::upstream::SLOTS_MAX;
 use super::{Admin, unseen};
 use crate::driver::{Change, Expiry, GroupView, Live, Rate, Sort};
 use crate::event::{Group, Wall};
@@ -157,7 +158,7 @@ pub(super) struct GroupPatch {
     paused: Option<bool>,
     #[schema(minimum = 0.01, maximum = 1000)]
     weight: Option<f64>,
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 100_000)]
     concurrency: Option<u32>,
     /// Attempts a time.
     #[schema(pattern = "^[1-9][0-9]{0,8}/[smh]$", example = "500/s")]
@@ -172,8 +173,9 @@ impl GroupPatch {
         if self.weight.is_some_and(|weight| !(0.01..=1000.0).contains(&weight)) {
             return Err(Problem::Parameter("weight: expected 0.01 to 1000".to_owned()));
         }
-        if self.concurrency == Some(0) {
-            return Err(Problem::Parameter("concurrency: expected 1 or more; pause the group to stop it".to_owned()));
+        if self.concurrency.is_some_and(|slots| !(1..=SLOTS_MAX).contains(&slots)) {
+            let expected = format!("concurrency: expected 1 to {SLOTS_MAX}; pause the group to stop it");
+            return Err(Problem::Parameter(expected));
         }
         let rate = self.rate.as_deref().map(rate).transpose()?;
         let expiry = expiry(self.expires.as_deref(), now)?;

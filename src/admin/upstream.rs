@@ -20,7 +20,7 @@ use crate::event::{Mono, Wall};
 type Shared = State<Arc<Admin>>;
 
 /// As many slots as the configuration takes.
-const SLOTS_MAX: u32 = 100_000;
+pub(super) const SLOTS_MAX: u32 = 100_000;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct UpstreamView {

@@ -48,6 +48,12 @@ pub(crate) fn faults_in(root: &Value, schema: &Value, value: &Value, at: &str) -
                 let has = |name: &Value| value.get(name.as_str().unwrap()).is_some();
                 !value.is_object() || says.as_array().unwrap().iter().all(has)
             }
+            "propertyNames" => {
+                for name in value.as_object().into_iter().flat_map(|object| object.keys()) {
+                    faults.extend(faults_in(root, says, &Value::String(name.clone()), at));
+                }
+                true
+            }
             "not" => !faults_in(root, says, value, at).is_empty(),
             "anyOf" => says.as_array().unwrap().iter().any(|one| faults_in(root, one, value, at).is_empty()),
             "items" if says == &Value::Bool(false) => true,
