@@ -1,6 +1,6 @@
 //! What an operator is told, through the real binary: a receiver of messages hears of a group that waits, by its name, and that it is
 //! over; and nobody's events wait for a receiver that is down or slow.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 mod support;
 
