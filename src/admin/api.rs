@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use super::Admin;
 use super::alerts::{Firing, firing};
+use super::dedicated::StatusJson;
 use super::name;
 use super::problem::{Problem, Refusal};
 use crate::driver::{self, AttemptNote, GroupView, Record, Status, Story};
@@ -110,6 +111,8 @@ pub(super) struct StatusView {
     backlog: BacklogView,
     /// Milliseconds by what was waited for, of all that got their lease in the last minute; null when the driver does not answer.
     waited_ms: Option<Waited>,
+    /// Null: the driver does not say in time.
+    dedicated: Option<StatusJson>,
     store: StoreView,
     /// What fires, pages first; `/alerts` has all of it.
     alerts: Vec<Firing>,
@@ -119,6 +122,8 @@ pub(super) struct StatusView {
 struct BacklogView {
     events: u64,
     lanes: u64,
+    /// Of them, those that wait in lanes that groups share.
+    overflow_events: i64,
     oldest_age_s: f64,
 }
 
@@ -136,6 +141,9 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
     let started = handle.started();
     let not_ready_reason = not_ready(&admin);
     let waited = tokio::time::timeout(BACKLOG_PATIENCE, handle.waited()).await;
+    // The status comes also when the driver is held up.
+    let upstream = tokio::time::timeout(BACKLOG_PATIENCE, handle.upstream()).await;
+    let dedicated = upstream.into_iter().flatten().next().map(|info| StatusJson::of(&info.dedicated, now.wall));
     Json(StatusView {
         version: env!("CARGO_PKG_VERSION"),
         started_at: rfc3339(started.wall),
@@ -148,9 +156,11 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
         backlog: BacklogView {
             events: usage.pending,
             lanes: usage.lanes,
+            overflow_events: handle.metrics().overflow_events.get(),
             oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
         waited_ms: waited.ok().and_then(Result::ok).map(Waited),
+        dedicated,
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
         alerts: firing(&admin),
     })
@@ -170,11 +180,14 @@ struct SourceView {
     key: Option<String>,
     key_signed: bool,
     accepted: u64,
+    /// Groups that it had never had before, in the last minute; null where the signature covers the key, or none came.
+    new_groups_per_minute: Option<u32>,
 }
 
 /// The sources that are served.
 #[utoipa::path(get, path = "/api/v1/sources", tag = "node", responses((status = 200, description = "In the order of the configuration", body = SourcesView)))]
-pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
+pub(super) async fn sources(State(admin): Shared) -> Result<Json<SourcesView>, Problem> {
+    let new_groups = admin.handle.new_groups().await?;
     let view = |source: &driver::SourceInfo| SourceView {
         name: source.name.to_string(),
         path: source.path.clone(),
@@ -183,8 +196,9 @@ pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
         key: source.key.clone(),
         key_signed: source.key_signed,
         accepted: admin.handle.metrics().accepted_of(&source.name),
+        new_groups_per_minute: new_groups.iter().find(|new| new.source == source.name).map(|new| new.per_minute),
     };
-    Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() })
+    Ok(Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() }))
 }
 
 /// The parameters of `/events`.
@@ -244,6 +258,9 @@ pub(super) struct EventView {
     within: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     order: Option<String>,
+    /// The overflow lane in which it waits or waited; left out where it had a lane of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overflow: Option<String>,
     key_source: KeySourceView,
     source: String,
     status: &'static str,
@@ -452,9 +469,13 @@ impl From<Record> for EventView {
         Self {
             id: record.id.to_string(),
             seq: record.seq.0,
-            group: record.lane.group.to_string(),
-            within: record.lane.inner.map(|inner| inner.to_string()),
-            order: record.order.map(|order| order.to_string()),
+            order: record.order.as_ref().map(ToString::to_string),
+            group: record.home().group.to_string(),
+            within: record.home().inner.as_ref().map(ToString::to_string),
+            overflow: record
+                .owner
+                .is_some()
+                .then(|| record.lane.inner.as_ref().unwrap_or(&record.lane.group).to_string()),
             key_source: (&record.key_source).into(),
             source: record.source.to_string(),
             status: record.status.as_str(),

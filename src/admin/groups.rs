@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::api::{Waited, rfc3339, unreadable};
+use super::dedicated::DedicatedJson;
 use super::expiry::expiry;
 use super::inside::{self, Inside};
 use super::name;
@@ -25,6 +26,9 @@ type Shared = State<Arc<Admin>>;
 
 /// Rows where the caller names no limit.
 const LIMIT: usize = 100;
+
+/// A cap of the backlog at most, as in the configuration; as good as none.
+const BACKLOG_MAX: u32 = 1_000_000_000;
 
 /// Rows at most.
 const LIMIT_MAX: usize = 10_000;
@@ -54,6 +58,10 @@ pub(super) struct GroupJson {
     concurrency: u32,
     rate: Option<String>,
     paused: bool,
+    /// Events that may wait; null: any number.
+    backlog: Option<u32>,
+    /// Null: it demands no more than others.
+    dedicated: Option<DedicatedJson>,
     state: &'static str,
     reason: String,
     queued: u64,
@@ -75,6 +83,9 @@ pub(super) struct GroupJson {
     counted_since: Option<String>,
     /// Milliseconds by what its events and live requests waited for, of those that got their lease in the last minute.
     waited_ms: Waited,
+    /// The overflow lane that it shares, for it has none of its own; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overflow: Option<String>,
     /// What a person changed of it; null: it is treated as the file says.
     r#override: Option<ChangeJson>,
     /// What whoever changed it should know.
@@ -163,6 +174,7 @@ pub(super) struct GroupPatch {
     /// Attempts a time.
     #[schema(pattern = "^[1-9][0-9]{0,8}/[smh]$", example = "500/s")]
     rate: Option<String>,
+    backlog: Option<u32>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
     #[schema(pattern = "^(never|[1-9][0-9]{0,2}[smhd])$", example = "2h")]
     expires: Option<String>,
@@ -179,12 +191,23 @@ impl GroupPatch {
         }
         let rate = self.rate.as_deref().map(rate).transpose()?;
         let expiry = expiry(self.expires.as_deref(), now)?;
-        let nothing = self.paused.is_none() && self.weight.is_none() && self.concurrency.is_none() && rate.is_none();
-        if nothing {
-            let expected = "expected one of paused, weight, concurrency, rate";
+        if self.backlog.is_some_and(|events| !(1..=BACKLOG_MAX).contains(&events)) {
+            return Err(Problem::Parameter(format!(
+                "backlog: expected 1 to {BACKLOG_MAX} events; take the changes back for the file's cap"
+            )));
+        }
+        let change = Change {
+            paused: self.paused,
+            weight: self.weight,
+            concurrency: self.concurrency,
+            rate,
+            backlog: self.backlog,
+        };
+        if change == Change::default() {
+            let expected = "expected one of paused, weight, concurrency, rate, backlog";
             return Err(Problem::Parameter(format!("nothing is changed: {expected}")));
         }
-        Ok((Change { paused: self.paused, weight: self.weight, concurrency: self.concurrency, rate }, expiry))
+        Ok((change, expiry))
     }
 }
 
@@ -276,6 +299,8 @@ struct ChangeJson {
     concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog: Option<u32>,
     /// Null: never.
     expires: Option<String>,
 }
@@ -288,6 +313,7 @@ impl ChangeJson {
             weight: change.weight,
             concurrency: change.concurrency,
             rate: change.rate.map(|(events, micros)| written(events, Duration::from_micros(micros))),
+            backlog: change.backlog,
             expires: live.expires.map(|at| rfc3339(Wall(at))),
         }
     }
@@ -327,6 +353,8 @@ impl GroupJson {
             concurrency: view.concurrency,
             rate: view.rate.map(|Rate { events, per }| written(events, per)),
             paused: view.paused,
+            backlog: view.backlog,
+            dedicated: view.dedicated.as_ref().map(|view| DedicatedJson::of(view, now)),
             state: view.state.as_str(),
             reason: view.reason,
             queued: view.queued,
@@ -345,6 +373,7 @@ impl GroupJson {
             dead: view.dead,
             counted_since: view.counted.map(|span| rfc3339(now.minus(span))),
             waited_ms: Waited(view.waited),
+            overflow: view.overflow.map(|lane| lane.to_string()),
             r#override: change.map(ChangeJson::of),
             note: None,
             inside: None,
@@ -371,6 +400,7 @@ mod tests {
         for (text, why) in [
             (r#"{"weight":-1}"#, "0.01 to 1000"),
             (r#"{"concurrency":0}"#, "pause"),
+            (r#"{"backlog":0}"#, "1 to 1000000000"),
             (r#"{"rate":"fast"}"#, "500/s"),
             (r#"{"rate":"0/s"}"#, "500/s"),
             (r#"{"expires":"soon"}"#, "never"),

@@ -5,6 +5,7 @@
 
 mod alerts;
 mod api;
+mod dedicated;
 mod expiry;
 mod groups;
 mod guard;

@@ -32,7 +32,7 @@ enum GroupAction {
     /// Attempts again
     #[command(after_help = "Example: fairlane groups resume noisy.myshopify.com")]
     Resume(Timed),
-    /// Change weight, cap or rate, on queued events too
+    /// Change weight, caps or rate, on queued events too
     #[command(
         after_help = "Example: fairlane groups set plus-a.myshopify.com --weight 4 --concurrency 32 --rate 100/s"
     )]
@@ -75,7 +75,7 @@ struct Timed {
 }
 
 #[derive(Debug, Args)]
-#[group(id = "changes", required = true, multiple = true, args = ["weight", "concurrency", "rate"])]
+#[group(id = "changes", required = true, multiple = true, args = ["weight", "concurrency", "rate", "backlog"])]
 struct Set {
     #[command(flatten)]
     timed: Timed,
@@ -88,6 +88,9 @@ struct Set {
     /// Its attempts a time, e.g. 500/s
     #[arg(long)]
     rate: Option<String>,
+    /// Its events that may wait; beyond it senders get 429
+    #[arg(long)]
+    backlog: Option<u32>,
 }
 
 /// `fairlane upstream …`.
@@ -165,6 +168,7 @@ pub(super) fn groups(groups: &Groups) -> u8 {
             change.extend(set.weight.map(|weight| ("weight".to_owned(), json!(weight))));
             change.extend(set.concurrency.map(|slots| ("concurrency".to_owned(), json!(slots))));
             change.extend(set.rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
+            change.extend(set.backlog.map(|events| ("backlog".to_owned(), json!(events))));
             changed(&set.timed, Value::Object(change))
         }
         GroupAction::Restore(one) => shown(remote, Method::DELETE, &path(one), Some(json!({})), lines),

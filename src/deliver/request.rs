@@ -218,7 +218,7 @@ fn add_fairlane(job: &Job, headers: &mut HeaderMap) {
     };
     put("fairlane-event-id", &event.id.to_string());
     put("fairlane-source", &event.source);
-    put("fairlane-group", event.lane.group.as_str());
+    put("fairlane-group", event.group().as_str());
     put("fairlane-attempt", &job.attempt.to_string());
     put("fairlane-received-at", &rfc_3339(event.received));
     put("fairlane-wait-ms", &job.wait.as_millis().to_string());

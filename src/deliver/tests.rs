@@ -47,6 +47,7 @@ fn event(target: &str, headers: &[(&str, &str)]) -> Event {
         received: NOW,
         source: "/webhooks/shopify".into(),
         lane: Lane { group: Group::of(&["a.myshopify.com"]), inner: None },
+        owner: None,
         key_source: KeySource::NoRule,
         order: None,
         fingerprint: None,

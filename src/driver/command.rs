@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::job::Job;
+use super::newcomers::NewGroups;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::removal::{Removed, Target};
 use super::run::{Driver, OVERDUE};
@@ -13,7 +14,7 @@ use super::traced::traced;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, Held, Rate, Removal, Settings, Slots, Sort, Survey};
+use crate::engine::{BreakerState, DedicatedInfo, GroupView, Held, Rate, Removal, Settings, Slots, Sort, Survey};
 use crate::event::{Group, Now, WaitSplit};
 
 /// One wish; each answers over its own channel.
@@ -42,6 +43,8 @@ pub(super) enum Command {
     Waited(oneshot::Sender<WaitSplit>),
     /// Order keys of a group that are held, at most so many, and how many there are.
     Held(Group, usize, oneshot::Sender<(Vec<Held>, usize)>),
+    /// The new groups of sources whose keys are not signed.
+    NewGroups(oneshot::Sender<Vec<NewGroups>>),
     /// The upstream as a whole.
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
@@ -73,6 +76,8 @@ pub struct UpstreamInfo {
     pub median: Option<Duration>,
     /// Groups with pending events.
     pub active_groups: usize,
+    /// Dedicated slots.
+    pub dedicated: DedicatedInfo,
 }
 
 /// Does what is asked. Whoever asked and went away misses the answer and nothing else.
@@ -100,6 +105,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, taken);
         }
         Command::Live(reply) => answer(reply, driver.policies.live()),
+        Command::NewGroups(reply) => answer(reply, driver.admission.newcomers.all(now)),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
         Command::Remove(targets, removal, reply) => {
             driver.delivery.removals.begin(targets, removal, reply, &mut driver.engine, now);
@@ -122,6 +128,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 slots: engine.slots(),
                 median: engine.median(),
                 active_groups: engine.active_groups(),
+                dedicated: engine.dedicated(now.mono),
             };
             answer(reply, info);
         }
@@ -136,6 +143,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, taken);
         }
         Command::Reload(settings, file, deliver, reply) => {
+            driver.admission.newcomers.set_limit(file.new_groups);
             driver.policies.replace(file);
             driver.upstream.replace(*settings);
             driver.apply_upstream(now);

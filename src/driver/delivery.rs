@@ -17,6 +17,7 @@ use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
 use crate::event::{Event, EventId, Group, Lane, Now, Seq, Trace, WaitSplit, Wall};
 use crate::metrics::{EventMetrics, Metrics};
+use crate::store::notebook::Notebook;
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
 
 /// Bytes of bodies kept in memory between an event's commit and its first attempt. What does not fit is read from the store when
@@ -40,6 +41,8 @@ pub(super) enum Done {
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
     LiveGone(LiveId),
+    /// A notebook was written, or not.
+    Noted(Result<(), String>),
 }
 
 /// How the attempt of a live request ended.
@@ -87,6 +90,7 @@ impl Delivery {
             store,
             deliver,
             policies,
+            watch: Watch::new(Arc::clone(&metrics)),
             metrics,
             counters: HashMap::new(),
             work: JoinSet::new(),
@@ -95,7 +99,6 @@ impl Delivery {
             window: Window::default(),
             ended: HashMap::new(),
             removals: Removals::default(),
-            watch: Watch::default(),
         }
     }
 
@@ -138,7 +141,7 @@ impl Delivery {
             counters.suppressed();
         }
         // Those that are not genuine have no key either, and a lane of their own.
-        if event.lane.group.is_fallback() {
+        if event.group().is_fallback() {
             counters.fallback(&event.key_source);
         }
     }
@@ -154,6 +157,7 @@ impl Delivery {
         Queued {
             seq,
             lane: event.lane.clone(),
+            owner: event.owner.clone(),
             order: event.order.clone(),
             received: event.received,
             replay: false,
@@ -199,6 +203,11 @@ impl Delivery {
                 }
             }
         }
+    }
+
+    /// Writes a notebook, without waiting for the disk.
+    pub(super) fn write(&mut self, notebook: Notebook, bytes: Vec<u8>) {
+        self.work.spawn_blocking(move || Done::Noted(notebook.write(&bytes)));
     }
 
     fn dispatch(&mut self, dispatch: Dispatch) {
@@ -264,11 +273,12 @@ impl Delivery {
                 }
                 // Of an event that could not be read the source is not known either.
                 let source = event.as_ref().map_or_else(Arc::default, |event| Arc::clone(&event.source));
-                let event = event.map(|event| (event.id, event.lane.group.clone(), event.trace));
+                let event = event.map(|event| (event.id, event.group().clone(), event.trace));
                 self.ended.insert(seq, Ended { note: outcome::note(&attempt, waited), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
             }
-            Done::Live(None) => {}
+            Done::Live(None) | Done::Noted(Ok(())) => {}
+            Done::Noted(Err(error)) => tracing::warn!(error, "it is written again later"),
             Done::Live(Some(LiveEnd { ticket, ending, took, error })) => {
                 self.cancels.remove(&ticket);
                 self.finished(ticket, ending, (took, &error), engine, now);
@@ -348,6 +358,7 @@ pub(super) fn queued(pending: Pending) -> Queued {
     Queued {
         seq: pending.seq,
         lane: pending.lane,
+        owner: pending.owner,
         order: pending.order,
         received: pending.received,
         replay: pending.replay,

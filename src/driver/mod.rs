@@ -3,13 +3,16 @@
 //! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
+mod admission;
 pub mod alerts;
 mod append;
 pub mod budget;
 mod command;
+mod dedicated;
 mod delivery;
 pub mod job;
 pub mod live;
+mod newcomers;
 mod outcome;
 pub mod policy;
 mod recover;
@@ -25,14 +28,17 @@ mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, Held, Policy, Rate, Removal, Slots, Sort, Survey};
-use crate::engine::{Engine, Settings};
+use crate::engine::{Admitted, Engine, Excess, Over, Settings};
+pub use crate::engine::{
+    BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, Policy, Rate, Removal, Slots, Sort, Survey,
+};
 use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
 use crate::spans::Recorder;
@@ -44,9 +50,12 @@ pub use alerts::{Alert, Alerts, Tested};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
+use dedicated::Promoted;
 use job::Jobs;
 pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
+pub use newcomers::NewGroups;
+use newcomers::Newcomers;
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
@@ -67,12 +76,14 @@ const WAITING_MAX: usize = 16_384;
 const CALLS_MAX: usize = 1_024;
 
 /// The driver made no turn for this long: something holds it, and `/healthz` says so.
-const STALLED_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
+const STALLED_AFTER: Duration = Duration::from_secs(10);
 
 /// A verified event on its way into the store, and who waits for the answer.
 struct Submission {
     event: Arc<Event>,
     reply: oneshot::Sender<Result<Stored, Shed>>,
+    /// That its group had room for it.
+    admitted: Admitted,
     /// Given back when the event is stored or refused, not when its sender stops waiting.
     _charge: Charge,
 }
@@ -102,6 +113,12 @@ pub enum Shed {
     /// This group holds too much of the little room left.
     #[error("this group holds too much of the room that is left")]
     GroupTooLarge,
+    /// As many events of this group wait as may; there is room again after so long at its present pace.
+    #[error("as many events of this group wait as may (groups: backlog)")]
+    Backlog(Duration),
+    /// This group sends more than the slots of its own can take; the same.
+    #[error("this group sends more than its own slots can take (groups.shed)")]
+    Outgrown(Duration),
     /// More wait than we can store in time.
     #[error("too many requests are waiting")]
     Busy,
@@ -123,10 +140,21 @@ impl Shed {
         match self {
             Self::Full => "full",
             Self::GroupTooLarge => "group_too_large",
+            Self::Backlog(_) => "backlog",
+            Self::Outgrown(_) => "outgrown",
             Self::Busy => "busy",
             Self::Unavailable => "unavailable",
             Self::Draining => "draining",
             Self::TooSlow => "too_slow",
+        }
+    }
+}
+
+impl From<Excess> for Shed {
+    fn from(excess: Excess) -> Self {
+        match excess.over {
+            Over::Backlog => Self::Backlog(excess.again),
+            Over::Outgrown => Self::Outgrown(excess.again),
         }
     }
 }
@@ -215,10 +243,15 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
     let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
+    let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
+    let (promoted, groups) = Promoted::open(parts.notebook.beside("dedicated.json"))?;
+    let known = parts.notebook.beside("known-groups");
+    let newcomers =
+        Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
-    let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
+    engine.restore_promoted(groups, started);
     let shared = Arc::new(Shared {
         store: parts.store,
         clock: parts.clock,
@@ -234,7 +267,8 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         spans,
     });
     let channels = (receiver, called, facts.downgrade());
-    let driver = Driver::new(channels, Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    let tables = (policies, upstream, promoted, newcomers);
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -277,7 +311,7 @@ impl Handle {
     pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Stored, Shed> {
         self.shared.store.admits(&event.lane.group)?;
         let (reply, answer) = oneshot::channel();
-        let submission = Fact::Submitted(Submission { event, reply, _charge: charge });
+        let submission = Fact::Submitted(Submission { event, reply, admitted: Admitted::default(), _charge: charge });
         match self.facts.try_send(submission) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => return Err(Shed::Busy),
@@ -362,7 +396,7 @@ impl Handle {
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn survey(&self, late: std::time::Duration) -> Result<(Survey, std::time::Duration), Ended> {
+    pub async fn survey(&self, late: Duration) -> Result<(Survey, Duration), Ended> {
         self.ask(|reply| Command::Survey(late, reply)).await
     }
 
@@ -423,6 +457,14 @@ impl Handle {
         self.ask(|reply| Command::Held(group, limit, reply)).await
     }
 
+    /// The new groups of every source whose key the signature does not cover, by source.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn new_groups(&self) -> Result<Vec<NewGroups>, Ended> {
+        self.ask(Command::NewGroups).await
+    }
+
     /// The upstream as a whole.
     ///
     /// # Errors
@@ -464,7 +506,7 @@ impl Handle {
 
     /// How long ago the driver's last turn was.
     #[must_use]
-    pub fn beat_age(&self) -> std::time::Duration {
+    pub fn beat_age(&self) -> Duration {
         self.shared.clock.now().mono.since(Mono(self.shared.beat.load(Ordering::Relaxed)))
     }
 

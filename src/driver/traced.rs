@@ -34,6 +34,7 @@ struct UnderWay {
     began: Now,
     attempt: u32,
     waited: Duration,
+    /// What it waited for, as the upstream is told.
     reason: String,
     ended: Option<Ended>,
 }

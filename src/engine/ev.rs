@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Queued;
+use super::overflow::Member;
 use crate::event::{Group, Lane, Mono, Now, Seq, Wall};
 
 /// A pending event in memory.
@@ -27,6 +28,8 @@ pub(super) struct Ev {
     pub(super) held_ms: u32,
     /// The store has it as retrying.
     pub(super) retrying: bool,
+    /// Whose it is, if it waits in an overflow lane.
+    pub(super) member: Member,
 }
 
 impl Ev {
@@ -44,13 +47,23 @@ impl Ev {
             quiet: false,
             held_ms: 0,
             retrying: false,
+            member: Member::default(),
         }
     }
 
     /// From what the store says.
     pub(super) fn from_queued(event: Queued, now: Now) -> (Lane, Self) {
+        let member = Member::of(&event.lane, event.owner.as_ref());
+        // In a lane that others share, order keys of different owners are different.
+        let order = match (event.order, &event.owner) {
+            (Some(key), Some(owner)) => {
+                Some(Group::joined([&owner.group].into_iter().chain(&owner.inner).chain([&key])))
+            }
+            (order, _) => order,
+        };
         let ev = Self {
-            order: event.order,
+            order,
+            member,
             since: on_line(now, event.received),
             received: on_line(now, event.received),
             first: event.first_attempt.map(|at| on_line(now, at)),

@@ -9,6 +9,7 @@ use super::inside::Inside;
 use super::lazy::Lazy;
 use super::ledger::Ledger;
 use super::live::Calls;
+use super::own::{self, Own};
 use super::price::Ewma;
 use super::rate::Gcra;
 use super::stats::LastSecond;
@@ -22,6 +23,8 @@ use crate::event::{Group, Mono};
 pub(super) enum Standing {
     Idle,
     Ready(Class),
+    /// Ready on slots of its own: in no heap (R12).
+    Own(Class),
     Capped,
     Limited,
     Paused,
@@ -91,6 +94,9 @@ pub(super) struct GroupState {
     pub(super) charged_us: u64,
     pub(super) served_us: u64,
 
+    /// R12: what it has where it has slots of its own.
+    pub(super) own: Option<Box<Own>>,
+
     /// What people are told of it.
     pub(super) ledger: Ledger,
     /// What it stood still for.
@@ -133,13 +139,17 @@ impl GroupState {
             answered_alone_us: 0,
             charged_us: 0,
             served_us: 0,
+            own: None,
             ledger: Ledger::default(),
             stops: Stops::default(),
         }
     }
 
     pub(super) fn cap(&self, settings: &Settings) -> u32 {
-        self.policy.concurrency.unwrap_or_else(|| settings.default_cap()).max(1)
+        match &self.own {
+            Some(own) => own.slots,
+            None => self.policy.concurrency.unwrap_or_else(|| settings.default_cap()).max(1),
+        }
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -155,6 +165,12 @@ impl GroupState {
 
     pub(super) fn lanes(&self) -> impl Iterator<Item = u32> {
         self.plain.into_iter().chain(self.parts.values().copied())
+    }
+
+    /// Lanes inside it, those that are shared apart, and whether there are such (R10). No other name of a part begins as theirs do.
+    pub(super) fn inside_lanes(&self) -> (usize, bool) {
+        let shared = self.parts.keys().rev().take_while(|name| name.is_overflow()).count();
+        (self.parts.len() - shared, shared > 0)
     }
 
     /// Nothing of it is pending, waits or is in flight.
@@ -206,6 +222,9 @@ impl GroupState {
         }
         if let Some(at) = self.policy.rate.and_then(|rate| self.rate.as_ref()?.ready(rate, now).err()) {
             return (Standing::Limited, Some(at));
+        }
+        if self.own.is_some() {
+            return (own::standing(self, settings, upstream, only_retries, now), None);
         }
         (Standing::Ready(self.class(settings, upstream, only_retries, now)), None)
     }

@@ -29,6 +29,8 @@ pub(super) struct Price {
     /// The group's at the time of the lease: a charge and its correction must be of one kind (I4).
     pub(super) weight: Weight,
     pub(super) charged_us: u64,
+    /// It was given on slots of the group's own, outside the rotation: its tag does not move (R12).
+    pub(super) own: bool,
 }
 
 /// What an attempt is made for.
@@ -92,7 +94,7 @@ impl Lease {
     pub(super) fn new(gid: u32, work: Work, weight: Weight, now: Mono) -> Self {
         Self {
             gid,
-            price: Price { weight, charged_us: 0 },
+            price: Price { weight, charged_us: 0, own: false },
             at: now,
             sent: None,
             retry: work.event().is_some_and(|(_, ev)| ev.retrying),
@@ -139,6 +141,8 @@ pub(super) struct Leases {
     pub(super) slow: u32,
     /// Held by retries.
     pub(super) retry: u32,
+    /// Held by groups that have slots of their own.
+    pub(super) own: u32,
 }
 
 impl Leases {
@@ -243,9 +247,11 @@ impl Engine {
         let weight = lease.price.weight;
         self.longest_us = self.longest_us.max(cost);
         if let Some(group) = self.groups.get_mut(lease.gid) {
-            group.tag = group.tag.plus(Tag::of(cost, weight)).minus(Tag::of(old, weight));
+            if !lease.price.own {
+                group.tag = group.tag.plus(Tag::of(cost, weight)).minus(Tag::of(old, weight));
+                self.top = self.top.max(group.tag);
+            }
             group.charged_us = (group.charged_us + cost).saturating_sub(old);
-            self.top = self.top.max(group.tag);
             let lane = lease.work.event().and_then(|(lid, _)| self.lanes.get_mut(lid));
             if let Some(lane) = lane {
                 lane.tag = lane.tag.plus(Tag::of(cost, Weight::ONE)).minus(Tag::of(old, Weight::ONE));
@@ -313,6 +319,9 @@ impl Engine {
         let slow = group.long > 0 || group.estimate.micros().is_some_and(|us| us > slow_after);
         if slow != group.slow {
             group.slow = slow;
+            if group.own.is_some() {
+                return;
+            }
             if slow {
                 self.leases.slow += group.in_flight();
                 self.found_slow(gid);
@@ -336,7 +345,8 @@ impl Engine {
         self.leave_flight(&lease);
         self.leases.retry -= u32::from(lease.retry);
         if let Some(group) = self.groups.get_mut(gid) {
-            self.leases.slow -= u32::from(group.slow);
+            self.leases.slow -= u32::from(group.shares_slow());
+            self.leases.own -= u32::from(group.own.is_some());
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick -= u32::from(outbreak.is_quick(group.quick));
             group.retry_in_flight -= u32::from(lease.retry);

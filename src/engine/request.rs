@@ -161,6 +161,8 @@ pub enum State {
     Slow,
     /// It has only retries, and they hold all the slots they may.
     RetrySlots,
+    /// It runs on slots of its own (R12).
+    Dedicated,
 }
 
 impl State {
@@ -177,6 +179,7 @@ impl State {
             Self::Held => "held",
             Self::Slow => "slow",
             Self::RetrySlots => "retry_slots",
+            Self::Dedicated => "dedicated",
         }
     }
 }
@@ -198,6 +201,10 @@ pub struct GroupView {
     pub rate: Option<super::Rate>,
     /// Whether it is paused.
     pub paused: bool,
+    /// Its events that may wait; `None`: any number.
+    pub backlog: Option<u32>,
+    /// Where it stands with slots of its own; `None`: it demands no more than others.
+    pub dedicated: Option<super::DedicatedView>,
     /// Fresh events.
     pub queued: u64,
     /// Events that wait for a further attempt.
@@ -233,6 +240,8 @@ pub struct GroupView {
     /// Since how long it is counted: from its first event in this process, or its first after it was forgotten for being idle longer
     /// than 10,000 others. `None` where nothing is known of it.
     pub counted: Option<Duration>,
+    /// The overflow lane in which its events wait, or its next one would: there are too many groups for a lane each (R10).
+    pub overflow: Option<Group>,
 }
 
 /// An order key that is held: its head has failed and will be tried again, and the events behind it wait for that.
@@ -261,8 +270,10 @@ pub struct Slots {
     pub slow: u32,
     /// Of them, retries.
     pub retry: u32,
-    /// Those that could be taken now: fewer than the rest during slow start.
+    /// Those that could be taken now by any group: fewer than the rest during slow start.
     pub free: u32,
+    /// Those taken out of the total for groups that have slots of their own, used or not.
+    pub dedicated: u32,
 }
 
 /// A breaker's position.

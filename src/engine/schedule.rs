@@ -8,6 +8,7 @@ use super::field::Class;
 use super::group::Standing;
 use super::lease::{Lease, Work};
 use super::live::Call;
+use super::own::Within;
 use super::price::price;
 use super::request::{BreakerState, Settle, Ticket, Verdict};
 use super::settle::After;
@@ -91,8 +92,8 @@ impl Engine {
     /// Gives one lease, or asks for the event that it would be for. False when nothing may go now.
     pub(super) fn lease_next(&mut self, now: Now) -> bool {
         self.upstream.wake = None;
-        if self.draining || self.field.is_empty() {
-            self.rest();
+        self.rest();
+        if self.draining || self.nobody_ready() {
             return false;
         }
         if let Some(wake) = self.closed(now.mono) {
@@ -102,22 +103,28 @@ impl Engine {
         if self.free_slots(now.mono) == 0 {
             return false;
         }
-        let Some((class, gid)) = self.pick() else {
+        let Some((standing, gid)) = self.pick(now.mono) else {
             self.upstream.wake = self.upstream.breaker.wake();
             return false;
         };
         // Ramp, suspicion and slowness change with time and the upstream's median: one who was at the head may have to move.
         let Some(group) = self.groups.get(gid) else { return false };
-        if group.stand(&self.settings, &self.upstream, now.mono).0 != Standing::Ready(class) {
+        let stands = group.stand(&self.settings, &self.upstream, now.mono).0;
+        let (true, Standing::Ready(class) | Standing::Own(class)) = (stands == standing, stands) else {
             self.refresh(gid, now.mono);
             return true;
-        }
+        };
         self.take_turn(gid, class, now)
     }
 
-    /// Nobody is ready while a slot is free: all that was charged is in the past (R3).
+    /// No group has something to do that could go, in the rotation or on slots of its own.
+    pub(super) fn nobody_ready(&self) -> bool {
+        self.field.is_empty() && !self.own_ready()
+    }
+
+    /// Nobody of the rotation is ready while a slot of it is free: all that was charged is in the past (R3).
     fn rest(&mut self) {
-        if self.field.is_empty() && (self.leases.len() as u32) < self.settings.slots {
+        if self.field.is_empty() && self.shared_busy() < self.shared_slots() {
             self.v = self.v.max(self.top);
         }
     }
@@ -148,10 +155,12 @@ impl Engine {
         free
     }
 
-    /// The group with the lowest tag among those whose gates are open.
-    fn pick(&mut self) -> Option<(Class, u32)> {
-        let slow = self.leases.slow < self.settings.slow_slots();
-        let ramp = (self.leases.len() as u32).saturating_mul(2) < self.settings.slots;
+    /// Whose turn it is, and how it stands: of those whose gates are open the group with the lowest tag, before it one with slots of its
+    /// own, and after it one that had its part of the upstream's rate.
+    fn pick(&mut self, now: Mono) -> Option<(Standing, u32)> {
+        let (shared, busy) = (self.shared_slots(), self.shared_busy());
+        let slow = self.leases.slow < self.settings.slow_slots(shared);
+        let ramp = busy.saturating_mul(2) < shared;
         let retry = self.leases.retry < self.settings.retry_slots();
         let unknown = self.takes_unknown();
         let breaker = &self.upstream.breaker;
@@ -169,16 +178,30 @@ impl Engine {
                 && trusted
         };
         let side = breaker.side;
-        let found = self.field.first(|class| gates(class, side));
+        let found = self.first(|class| gates(class, side), busy < shared, now);
         if found.is_some() || !probe {
             return found;
         }
         // Everybody who could has probed in this round: another round begins.
-        let found = self.field.first(|class| gates(class, !side));
+        let found = self.first(|class| gates(class, !side), busy < shared, now);
         if found.is_some() {
             self.upstream.breaker.side = !side;
         }
         found
+    }
+
+    /// Through these gates; `shared`: a slot of the rotation is free.
+    fn first(&mut self, open: impl Fn(Class) -> bool, shared: bool, now: Mono) -> Option<(Standing, u32)> {
+        if self.dedicated.active.is_empty() {
+            return if shared { self.first_shared(open) } else { None };
+        }
+        self.own_turn(Within::Part, &open, now)
+            .or_else(|| if shared { self.first_shared(&open) } else { None })
+            .or_else(|| self.own_turn(Within::All, &open, now))
+    }
+
+    fn first_shared(&mut self, open: impl Fn(Class) -> bool) -> Option<(Standing, u32)> {
+        self.field.first(open).map(|(class, gid)| (Standing::Ready(class), gid))
     }
 
     /// The group's turn: a live request, or the lane whose turn it is inside, the event whose turn it is in the lane, and its lease.
@@ -206,7 +229,9 @@ impl Engine {
         };
         // R1: V is the highest tag ever chosen, of groups and of the lanes in each.
         group.v = group.v.max(turn.tag);
-        self.v = self.v.max(group.tag);
+        if group.own.is_none() {
+            self.v = self.v.max(group.tag);
+        }
         let guess = lane.estimate.micros().unwrap_or_else(|| self.upstream.durations.guess_us());
         let cost = price(&self.settings, guess);
         let lease = Lease::new(gid, Work::Event(lid, ev), group.weight, now.mono);
@@ -222,13 +247,20 @@ impl Engine {
         }
         lease.split = self.split_wait(&lease, now.mono);
         self.waited.add(&lease.split, now.mono);
+        let own = self.groups.get(gid).is_some_and(|group| group.own.is_some());
+        lease.price.own = own;
+        self.leases.own += u32::from(own);
         self.enter_flight(&mut lease, now.mono);
         self.charge(&mut lease, cost);
         if let Some(rate) = self.settings.rate {
             self.upstream.rate.take(rate, now.mono);
         }
         self.leases.retry += u32::from(lease.retry);
+        let leases = self.totals.leases;
         let cap_ok = self.groups.get_mut(gid).is_none_or(|group| {
+            if let Some(own) = &mut group.own {
+                own.took(&self.settings, leases, now.mono);
+            }
             if let Some(rate) = group.policy.rate {
                 group.rate.get_or_insert_default().take(rate, now.mono);
             }
@@ -240,12 +272,14 @@ impl Engine {
             if lease.probe {
                 group.side = self.upstream.breaker.side;
             }
-            self.leases.slow += u32::from(group.slow);
+            self.leases.slow += u32::from(group.shares_slow());
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick += u32::from(outbreak.is_quick(group.quick));
             group.in_flight() <= group.cap(&self.settings)
         });
-        if !cap_ok || self.leases.len() as u32 >= self.settings.slots {
+        // The lease itself is not among them yet, and counts as an own one already.
+        let shared_ok = own || self.leases.len() as u32 - self.leases.own < self.shared_slots();
+        if !cap_ok || !shared_ok || self.leases.len() as u32 >= self.settings.slots {
             self.violation("I5: more in flight than a cap or the slots allow");
         }
         self.totals.leases += 1;

@@ -81,10 +81,32 @@ impl Minute {
     }
 }
 
+/// Arrivals, those that were refused with them: in the running part of time, and all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Demand {
+    part: u64,
+    in_part: u32,
+    pub(super) all: u64,
+}
+
+impl Demand {
+    /// One came in this part; how many so far.
+    pub(super) fn arrived(&mut self, part: u64) -> u32 {
+        if self.part != part {
+            (self.part, self.in_part) = (part, 0);
+        }
+        self.in_part = self.in_part.saturating_add(1);
+        self.all += 1;
+        self.in_part
+    }
+}
+
 /// What is kept of a group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stats {
     pub(super) minute: Minute,
+    /// Counted while there may be dedicated slots (R12).
+    pub(super) demand: Demand,
     pub(super) waits: Waits,
     /// Made when an event waits: most quiet groups never have it.
     pub(super) by_reason: Option<Box<RecentWaits>>,

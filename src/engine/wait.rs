@@ -44,8 +44,8 @@ impl Cause {
         match standing {
             // With something to do and nothing at hand, its events are being read.
             Standing::Idle if queued => Self::Stopped(WaitReason::Store),
-            Standing::Ready(class) if class.is_gated() => Self::Gated(class),
-            Standing::Idle | Standing::Ready(_) => Self::Runs,
+            Standing::Ready(class) | Standing::Own(class) if class.is_gated() => Self::Gated(class),
+            Standing::Idle | Standing::Ready(_) | Standing::Own(_) => Self::Runs,
             Standing::Capped => Self::Stopped(WaitReason::GroupCap),
             Standing::Limited => Self::Stopped(WaitReason::GroupRate),
             Standing::Paused => Self::Stopped(WaitReason::GroupPaused),
@@ -255,7 +255,7 @@ impl Engine {
         if now <= self.now {
             return;
         }
-        let (since, busy) = (self.now, self.leases.len() as u32);
+        let (since, busy, shared) = (self.now, self.shared_busy(), self.shared_slots());
         let breaker = &self.upstream.breaker;
         let halt = match () {
             () if self.upstream.paused => Some(WaitReason::UpstreamPaused),
@@ -266,7 +266,7 @@ impl Engine {
             () => None,
         };
         self.conditions.halts.note(since, halt);
-        if self.field.is_empty() {
+        if self.nobody_ready() {
             // Nobody is ready: nobody waits for a gate.
             return;
         }
@@ -274,13 +274,13 @@ impl Engine {
         let all = match halt {
             Some(WaitReason::UpstreamPaused | WaitReason::RetryAfter) => halt,
             _ if rated => Some(WaitReason::UpstreamRate),
-            _ if busy >= self.settings.slots => Some(WaitReason::Slots),
+            _ if busy >= shared => Some(WaitReason::Slots),
             _ if self.recovers_slowly(since) => Some(WaitReason::UpstreamBreaker),
             _ => None,
         };
         let closed = Class::default()
-            .with(Class::SLOW, self.leases.slow >= self.settings.slow_slots())
-            .with(Class::RAMP, busy.saturating_mul(2) >= self.settings.slots)
+            .with(Class::SLOW, self.leases.slow >= self.settings.slow_slots(shared))
+            .with(Class::RAMP, busy.saturating_mul(2) >= shared)
             .with(Class::RETRY, self.leases.retry >= self.settings.retry_slots())
             .with(Class::SUSPECT, !self.upstream.breaker.is_closed())
             .with(Class::UNKNOWN, !self.takes_unknown());

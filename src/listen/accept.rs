@@ -406,6 +406,7 @@ fn group(
         received: arrival.received,
         source: Arc::clone(&source.name),
         lane: grouped.lane,
+        owner: None,
         key_source: grouped.key_source,
         order: grouped.order,
         fingerprint,

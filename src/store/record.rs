@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-use super::wire::{Damaged, GROUP_BYTES_MAX, Reader, put_bytes, put_lane, put_number, put_option, put_text, put_wall};
+use super::wire::{Damaged, GROUP_BYTES_MAX, Reader, put_bytes, put_number, put_option, put_place, put_text, put_wall};
 use super::{AttemptNote, Status, Verdict};
 use crate::event::{Event, EventId, Fingerprint, KeySource, Missing, Seq, Trace, WaitReason, WaitSplit, Wall};
 
@@ -454,8 +454,9 @@ pub(super) fn read_state(reader: &mut Reader<'_>, form: Form) -> Result<State, D
 ///
 /// The text names the part and its length.
 pub(super) fn check(event: &Event) -> Result<(), String> {
-    let groups = [Some(&event.lane.group), event.lane.inner.as_ref(), event.order.as_ref()];
-    for group in groups.into_iter().flatten() {
+    let lanes = [Some(&event.lane), event.owner.as_ref()];
+    let groups = lanes.into_iter().flatten().flat_map(|lane| [Some(&lane.group), lane.inner.as_ref()]);
+    for group in groups.chain([event.order.as_ref()]).flatten() {
         let length = group.as_str().len();
         if length == 0 || length > GROUP_BYTES_MAX {
             return Err(format!("event {}: a key of {length} bytes; 1 to {GROUP_BYTES_MAX} can be stored", event.id));
@@ -481,7 +482,7 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
     out.extend_from_slice(&event.id.0);
     put_wall(out, event.received);
     put_text(out, &event.source);
-    put_lane(out, &event.lane);
+    put_place(out, &event.lane, event.owner.as_ref());
     put_key_source(out, &event.key_source);
     put_option(out, event.order.as_ref(), |out, order| put_text(out, order.as_str()));
     put_text(out, &event.verified);
@@ -520,11 +521,15 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
 
 fn read_event(reader: &mut Reader<'_>, payload: &Bytes, form: Form) -> Result<Event, Damaged> {
     let known = form >= Form::Present;
+    let (id, received, source) =
+        (read_id(reader)?, reader.wall("the time of receipt")?, reader.shared_text("the source")?);
+    let (lane, owner) = reader.place()?;
     Ok(Event {
-        id: read_id(reader)?,
-        received: reader.wall("the time of receipt")?,
-        source: reader.shared_text("the source")?,
-        lane: reader.lane()?,
+        id,
+        received,
+        source,
+        lane,
+        owner,
         key_source: read_key_source(reader)?,
         order: reader.option("the order key", |r| r.group("the order key"))?,
         verified: reader.shared_text("the verification")?,

@@ -312,6 +312,7 @@ pub(crate) fn event(number: u64, lane: &Lane, received: Wall) -> Event {
         received,
         source: "shop".into(),
         lane: lane.clone(),
+        owner: None,
         key_source: KeySource::Rule { rule: "headers.x-shop".into(), signed: true },
         order: None,
         fingerprint: None,

@@ -173,7 +173,18 @@ impl Shelf {
 
 fn fresh(seq: u64, lane: Lane, received: Wall) -> Queued {
     let seq = Seq(seq);
-    Queued { seq, lane, order: None, received, replay: false, attempts: 0, refused: 0, first_attempt: None, due: None }
+    Queued {
+        seq,
+        lane,
+        owner: None,
+        order: None,
+        received,
+        replay: false,
+        attempts: 0,
+        refused: 0,
+        first_attempt: None,
+        due: None,
+    }
 }
 
 #[cfg(test)]

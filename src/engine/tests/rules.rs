@@ -543,7 +543,7 @@ fn events_can_be_removed_wherever_they_are() {
 fn a_restart_reads_heads_when_their_turn_comes() {
     let mut rig = Rig::new(Settings::default());
     for n in 0..500 {
-        rig.store.append(&lane(&format!("g{n}")), None, false, Wall(1_767_225_600_000_000));
+        rig.store.append(&lane(&format!("g{n}")), None, None, false, Wall(1_767_225_600_000_000));
     }
     let now = rig.at();
     for (lane, (fresh, retrying, oldest)) in rig.store.lanes() {

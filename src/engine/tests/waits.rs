@@ -205,7 +205,7 @@ fn an_earlier_event_of_its_order_key() {
 fn what_was_before_the_start_is_not_known_and_reading_takes_time() {
     let mut rig = plain(Settings::default());
     let now = rig.at();
-    let event = rig.store.append(&lane("a"), None, false, now.wall);
+    let event = rig.store.append(&lane("a"), None, None, false, now.wall);
     rig.now = rig.now.plus(ms(1_000));
     let now = rig.at();
     rig.engine.on_recovered(&lane("a"), 1, 0, event.received, now);

@@ -38,12 +38,20 @@ fn key_sources() -> impl Strategy<Value = KeySource> {
 }
 
 fn events() -> impl Strategy<Value = Event> {
-    let names = (any::<[u8; 16]>(), any::<u64>(), texts(), groups(), option::of(groups()), key_sources());
+    let names = (
+        any::<[u8; 16]>(),
+        any::<u64>(),
+        texts(),
+        groups(),
+        option::of(groups()),
+        option::of((groups(), option::of(groups()))),
+        key_sources(),
+    );
     let marks = (option::of((any::<[u8; 16]>(), any::<u32>())), option::of(any::<([u8; 16], [u8; 8], u8)>()));
     let found = (option::of(groups()), marks, texts(), option::of(texts()), option::of(texts()));
     let came = (0_usize..3, texts(), option::of(texts()), any::<IpAddr>(), any::<bool>(), headers(), any::<Vec<u8>>());
     (names, found, came).prop_map(|(names, found, came)| {
-        let (id, received, source, group, inner, key_source) = names;
+        let (id, received, source, group, inner, owner, key_source) = names;
         let (order, (fingerprint, trace), verified, provider_event_id, event_type) = found;
         let (method, target, forward, peer, https, headers, body) = came;
         Event {
@@ -51,6 +59,7 @@ fn events() -> impl Strategy<Value = Event> {
             received: Wall(received),
             source: source.into(),
             lane: Lane { group, inner },
+            owner: owner.map(|(group, inner)| Lane { group, inner }),
             key_source,
             order,
             fingerprint: fingerprint
