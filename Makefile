@@ -17,7 +17,7 @@ DATA ?= ./fairlane-data
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check test run crash sim fuzz bench bench-history bench-verify screenshots
+.PHONY: help demo setup check test run crash sim fuzz contract bench bench-history bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,12 @@ bench-history: ## What lists take over a history of millions, and what letting i
 
 screenshots: setup ## The dashboard during a flood, as pictures in docs/images (a minute)
 	$(CARGO) test --locked --test dashboard pictures -- --ignored --nocapture
+
+contract: ## The admin API against its own description, by made-up calls (schemathesis, in target/contract; CONTRACT_EXAMPLES=)
+	@test -x target/contract/venv/bin/schemathesis || { \
+		python3 -m venv target/contract/venv && \
+		target/contract/venv/bin/pip install --quiet --requirement tests/contract/requirements.txt; }
+	CONTRACT_TOOL=$(CURDIR)/target/contract/venv/bin/schemathesis $(CARGO) test --locked --test contract -- --nocapture
 
 bench-verify: ## What judging and grouping a request costs, 1 KB to 10 MB
 	$(CARGO) bench --locked --bench verify

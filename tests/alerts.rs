@@ -52,6 +52,11 @@ fn heard(told: &Upstream, alert: &str, state: &str) -> Value {
     message(all.iter().find(|received| is(received)).unwrap())
 }
 
+/// Those of this kind: the machine that runs the tests may have alerts of its own, about its disk.
+fn of_kind(list: &Value, kind: &str) -> Vec<Value> {
+    list.as_array().unwrap().iter().filter(|alert| alert["alert"] == kind).cloned().collect()
+}
+
 fn pause(gateway: &Gateway, group: &str, paused: bool) {
     let path = format!("/api/v1/group?name={group}");
     assert_eq!(gateway.change("PATCH", &path, &format!("{{\"paused\":{paused}}}")).status, 200);
@@ -76,8 +81,10 @@ fn a_group_that_waits_is_told_of_by_name_once_and_so_is_its_end() {
 
     // The same over the API, in the status, as a metric and on the command line.
     let alerts = gateway.json("/api/v1/alerts");
-    assert_eq!(alerts["firing"][0]["groups"], serde_json::json!(["quiet-store"]), "{alerts}");
-    assert_eq!(gateway.json("/api/v1/status")["alerts"][0]["alert"], "backlog_age");
+    let listed = of_kind(&alerts["firing"], "backlog_age");
+    assert_eq!(listed.len(), 1, "{alerts}");
+    assert_eq!(listed[0]["groups"], serde_json::json!(["quiet-store"]), "{alerts}");
+    assert_eq!(of_kind(&gateway.json("/api/v1/status")["alerts"], "backlog_age").len(), 1);
     assert_eq!(gateway.metric(r#"fairlane_alerts_firing{alert="backlog_age"}"#), Some(1.0));
     assert_eq!(gateway.metric("fairlane_groups_over_age"), Some(1.0), "the age is the setting's");
     let shown = fairlane(&gateway, &["alerts"]);
@@ -94,10 +101,11 @@ fn a_group_that_waits_is_told_of_by_name_once_and_so_is_its_end() {
     let resolved = heard(&told, "backlog_age", "resolved");
     assert_eq!(resolved["fired_at"], firing["fired_at"]);
     assert!(resolved["resolved_at"].is_string(), "{resolved}");
-    let of_kind: Vec<_> = told.received().iter().map(message).filter(|m| m["alert"] == "backlog_age").collect();
-    assert_eq!(of_kind.len(), 2, "each once: {of_kind:?}");
+    let messages = told.received().iter().map(message).collect();
+    assert_eq!(of_kind(&messages, "backlog_age").len(), 2, "each once: {messages}");
     let alerts = gateway.json("/api/v1/alerts");
-    assert_eq!((&alerts["firing"], &alerts["resolved"][0]["state"]), (&serde_json::json!([]), &"resolved".into()));
+    assert!(of_kind(&alerts["firing"], "backlog_age").is_empty(), "{alerts}");
+    assert_eq!(of_kind(&alerts["resolved"], "backlog_age")[0]["state"], "resolved");
     assert_eq!(gateway.metric(r#"fairlane_alerts_total{alert="backlog_age"}"#), Some(1.0));
 
     assert!(!gateway.stderr().contains(HUSH), "the address is a secret: {}", gateway.stderr());
@@ -131,8 +139,8 @@ fn a_receiver_that_fails_is_tried_again_and_a_slow_one_delays_nobodys_events() {
         gateway.wait_for_status(&id, "delivered");
     }
     assert_eq!(told.most_in_flight(), 1);
-    assert_eq!(gateway.json("/api/v1/alerts")["firing"][0]["subject"], "stuck");
-    while gateway.metric(r#"fairlane_alert_posts_total{outcome="sent"}"#) != Some(1.0) {
+    assert_eq!(of_kind(&gateway.json("/api/v1/alerts")["firing"], "backlog_age")[0]["subject"], "stuck");
+    while gateway.metric(r#"fairlane_alert_posts_total{outcome="sent"}"#).is_none_or(|sent| sent < 1.0) {
         std::thread::yield_now();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Admin;
 use super::api::rfc3339;
@@ -14,7 +15,7 @@ use crate::driver::{Alert, Tested};
 type Shared = State<Arc<Admin>>;
 
 /// What fires now, and what resolved of late.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct AlertsView {
     /// Pages first, then the latest first.
     firing: Vec<AlertJson>,
@@ -23,7 +24,7 @@ pub(super) struct AlertsView {
 }
 
 /// An alert.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct AlertJson {
     /// Its kind; docs/alerts.md lists all.
     alert: &'static str,
@@ -71,7 +72,7 @@ impl From<Alert> for AlertJson {
 }
 
 /// An alert as the status shows it: enough to know whether to look.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Firing {
     alert: &'static str,
     severity: &'static str,
@@ -90,6 +91,8 @@ pub(super) fn firing(admin: &Admin) -> Vec<Firing> {
     admin.handle.alerts().firing().into_iter().map(short).collect()
 }
 
+/// What fires now, and what resolved of late.
+#[utoipa::path(get, path = "/api/v1/alerts", tag = "node", responses((status = 200, description = "Both lists", body = AlertsView)))]
 pub(super) async fn list(State(admin): Shared) -> Json<AlertsView> {
     let alerts = admin.handle.alerts();
     let json = |list: Vec<Alert>| list.into_iter().map(AlertJson::from).collect();
@@ -97,7 +100,7 @@ pub(super) async fn list(State(admin): Shared) -> Json<AlertsView> {
 }
 
 /// What became of a test message.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct TestedJson {
     /// Whether the receiver took it.
     sent: bool,
@@ -106,6 +109,7 @@ pub(super) struct TestedJson {
 }
 
 /// Posts a test message to `alerts.webhook`, once, and waits for the receiver's answer.
+#[utoipa::path(post, path = "/api/v1/alerts/test", tag = "node", responses((status = 200, description = "Whether it was taken", body = TestedJson)))]
 pub(super) async fn test(State(admin): Shared, who: Who) -> Json<TestedJson> {
     let handle = &admin.handle;
     let tested = handle.alerts().test(handle.now().wall, handle.metrics()).await;

@@ -10,12 +10,13 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
 
 use super::Admin;
 use super::alerts::{Firing, firing};
 use super::dedicated::StatusJson;
 use super::name;
-use super::problem::Problem;
+use super::problem::{Problem, Refusal};
 use crate::driver::{self, AttemptNote, GroupView, Record, Status, Story};
 use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
@@ -32,6 +33,10 @@ const BACKLOG_PATIENCE: Duration = Duration::from_secs(1);
 type Shared = State<Arc<Admin>>;
 
 /// Red only if the driver made no turn for ten seconds.
+#[utoipa::path(get, path = "/healthz", tag = "node", responses(
+    (status = 200, description = "It does", body = String, content_type = "text/plain"),
+    (status = 503, description = "It does not, and for how long", body = String, content_type = "text/plain")
+))]
 pub(super) async fn healthz(State(admin): Shared) -> Response {
     let age = admin.handle.beat_age();
     if admin.handle.is_alive() {
@@ -43,6 +48,10 @@ pub(super) async fn healthz(State(admin): Shared) -> Response {
 }
 
 /// Can this node take an event durably now?
+#[utoipa::path(get, path = "/readyz", tag = "node", responses(
+    (status = 200, description = "It can", body = String, content_type = "text/plain"),
+    (status = 503, description = "It cannot, and why", body = String, content_type = "text/plain")
+))]
 pub(super) async fn readyz(State(admin): Shared) -> Response {
     match not_ready(&admin) {
         None => "ready\n".into_response(),
@@ -58,6 +67,11 @@ fn not_ready(admin: &Admin) -> Option<String> {
 }
 
 /// Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "node", responses(
+    (status = 200, description = "OpenMetrics text; docs/metrics.md lists all", body = String,
+        content_type = "application/openmetrics-text"),
+    (status = 503, description = "They cannot be written", body = Refusal)
+))]
 pub(super) async fn metrics(State(admin): Shared) -> Result<Response, Problem> {
     (admin.refresh)();
     let metrics = admin.handle.metrics();
@@ -84,7 +98,7 @@ fn numbers(view: GroupView) -> GroupNumbers {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct StatusView {
     version: &'static str,
     started_at: String,
@@ -104,7 +118,7 @@ pub(super) struct StatusView {
     alerts: Vec<Firing>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct BacklogView {
     events: u64,
     lanes: u64,
@@ -113,13 +127,15 @@ struct BacklogView {
     oldest_age_s: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct StoreView {
     bytes: u64,
     free_bytes: u64,
     history_events: u64,
 }
 
+/// How this node stands.
+#[utoipa::path(get, path = "/api/v1/status", tag = "node", responses((status = 200, description = "How it stands", body = StatusView)))]
 pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
     let (handle, usage, now) = (&admin.handle, admin.handle.usage(), admin.handle.now());
     let started = handle.started();
@@ -150,12 +166,12 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
     })
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct SourcesView {
     sources: Vec<SourceView>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct SourceView {
     name: String,
     path: String,
@@ -168,6 +184,8 @@ struct SourceView {
     new_groups_per_minute: Option<u32>,
 }
 
+/// The sources that are served.
+#[utoipa::path(get, path = "/api/v1/sources", tag = "node", responses((status = 200, description = "In the order of the configuration", body = SourcesView)))]
 pub(super) async fn sources(State(admin): Shared) -> Result<Json<SourcesView>, Problem> {
     let new_groups = admin.handle.new_groups().await?;
     let view = |source: &driver::SourceInfo| SourceView {
@@ -184,21 +202,50 @@ pub(super) async fn sources(State(admin): Shared) -> Result<Json<SourcesView>, P
 }
 
 /// The parameters of `/events`.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
+    /// Only of this group, in the written form.
+    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 769, example = "quiet-store.myshopify.com")]
     pub(super) group: Option<String>,
+    /// Only of this source.
     pub(super) source: Option<String>,
+    /// Only in these states; several with commas.
+    #[param(
+        pattern = r"^(queued|in_flight|retrying|delivered|dead|suppressed|discarded)(,(queued|in_flight|retrying|delivered|dead|suppressed|discarded))*$"
+    )]
     pub(super) status: Option<String>,
+    /// Received at this time or later, RFC 3339.
+    #[param(format = DateTime)]
     pub(super) since: Option<String>,
+    /// Received before this time, RFC 3339.
+    #[param(format = DateTime)]
     pub(super) until: Option<String>,
+    /// Only with this id of the provider's own.
     pub(super) provider_event_id: Option<String>,
+    /// `newest` (unless said) or `oldest` first.
+    #[param(pattern = "^(newest|oldest)$")]
     pub(super) order: Option<String>,
+    /// The `next` of the page before.
+    #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
+    /// Rows at most; 100 when left out.
+    #[param(minimum = 1, maximum = 1000)]
     pub(super) limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+/// Which event.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it stands for the path in the description; handlers take the text")]
+pub(super) struct EventPath {
+    /// Its name: `evt_` and a UUID.
+    #[param(pattern = "^evt_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
+    id: String,
+}
+
+#[derive(Serialize, ToSchema)]
 pub(super) struct EventsView {
     events: Vec<EventView>,
     /// Give it as `cursor` for the next page; null on the last.
@@ -207,7 +254,7 @@ pub(super) struct EventsView {
     searched_to: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct EventView {
     id: String,
     seq: u64,
@@ -250,7 +297,7 @@ fn is_zero(count: &u32) -> bool {
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct KeySourceView {
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
@@ -260,6 +307,9 @@ struct KeySourceView {
     missing: Option<&'static str>,
 }
 
+/// Events, newest first, by page.
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", params(EventsQuery), responses(
+    (status = 200, description = "A page", body = EventsView), (status = 500, description = "The store is damaged, with the place", body = Refusal)))]
 pub(super) async fn events(
     State(admin): Shared,
     query: Result<Query<EventsQuery>, QueryRejection>,
@@ -330,14 +380,14 @@ pub(super) fn time(name: &str, text: &str) -> Result<Wall, Problem> {
     Ok(Wall(u64::try_from(parsed.as_microsecond()).unwrap_or(0)))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct StoryView {
     #[serde(flatten)]
     event: EventView,
     tries: Vec<AttemptView>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct AttemptView {
     number: u32,
     started_at: String,
@@ -352,6 +402,8 @@ struct AttemptView {
 }
 
 /// A wait as an object: milliseconds by reason, the longest first.
+#[derive(ToSchema)]
+#[schema(value_type = BTreeMap<String, u64>)]
 pub(super) struct Waited(pub(super) WaitSplit);
 
 impl Serialize for Waited {
@@ -360,7 +412,7 @@ impl Serialize for Waited {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct AttemptsView {
     attempts: Vec<AttemptView>,
 }
@@ -382,6 +434,10 @@ impl From<AttemptNote> for AttemptView {
     }
 }
 
+/// One event with the attempts that ended.
+#[utoipa::path(get, path = "/api/v1/events/{id}", tag = "events", params(EventPath), responses(
+    (status = 200, description = "The event", body = StoryView), (status = 404, description = "It is unknown, or past retention", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)))]
 pub(super) async fn event(
     State(admin): Shared,
     id: Result<Path<String>, PathRejection>,
@@ -390,7 +446,12 @@ pub(super) async fn event(
     Ok(Json(StoryView { event: record.into(), tries: attempts.into_iter().map(AttemptView::from).collect() }))
 }
 
-/// Its attempts that ended, oldest first.
+/// An event's attempts that ended, oldest first.
+#[utoipa::path(get, path = "/api/v1/events/{id}/attempts", tag = "events", params(EventPath), responses(
+    (status = 200, description = "All of them", body = AttemptsView),
+    (status = 404, description = "The event is unknown, or past retention", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)
+))]
 pub(super) async fn attempts(
     State(admin): Shared,
     id: Result<Path<String>, PathRejection>,
@@ -405,6 +466,10 @@ async fn story(admin: &Admin, id: Result<Path<String>, PathRejection>) -> Result
 }
 
 /// The body's exact bytes. They are a stranger's: no browser may take them for a page.
+#[utoipa::path(get, path = "/api/v1/events/{id}/body", tag = "events", params(EventPath), responses(
+    (status = 200, description = "Byte for byte as it came", content_type = "application/octet-stream", body = Vec<u8>),
+    (status = 404, description = "The event is unknown, or past retention", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)))]
 pub(super) async fn body(State(admin): Shared, id: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
     let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
     let event = admin.handle.whole(event_id(&id)?).await?;
@@ -464,19 +529,23 @@ impl From<&KeySource> for KeySourceView {
 }
 
 /// The parameters of `/rejections`.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RejectionsQuery {
+    /// Only of this source.
     source: Option<String>,
+    /// Rows at most; 100 when left out.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct RejectionsView {
     rejections: Vec<RejectionView>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct RejectionView {
     at: String,
     source: String,
@@ -489,6 +558,8 @@ struct RejectionView {
     body_bytes: usize,
 }
 
+/// Requests that were refused of late, newest first; values that may hold a secret are masked.
+#[utoipa::path(get, path = "/api/v1/rejections", tag = "events", params(RejectionsQuery), responses((status = 200, description = "The newest", body = RejectionsView)))]
 pub(super) async fn rejections(
     State(admin): Shared,
     query: Result<Query<RejectionsQuery>, QueryRejection>,

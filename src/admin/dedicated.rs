@@ -1,13 +1,14 @@
 //! Dedicated slots as the API shows them: of one group, and as a whole in the status.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::api::rfc3339;
 use crate::driver::{DedicatedInfo, DedicatedView};
 use crate::event::Wall;
 
 /// How a group stands that demands much.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct DedicatedJson {
     state: &'static str,
     since: String,
@@ -31,7 +32,8 @@ impl DedicatedJson {
 }
 
 /// Dedicated slots as a whole.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = DedicatedSlots)]
 pub(super) struct StatusJson {
     max: u32,
     slots_each: u32,
@@ -40,7 +42,8 @@ pub(super) struct StatusJson {
     groups: Vec<GroupJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = DedicatedGroup)]
 struct GroupJson {
     group: String,
     #[serde(flatten)]

@@ -9,6 +9,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::api::{Waited, rfc3339, unreadable};
 use super::audit::Who;
@@ -17,6 +18,7 @@ use super::expiry::expiry;
 use super::inside::{self, Inside};
 use super::name;
 use super::problem::Problem;
+use super::upstream::SLOTS_MAX;
 use super::{Admin, tenant, unseen};
 use crate::driver::{Change, Expiry, GroupView, Live, Rate, Sort};
 use crate::event::{Group, Wall};
@@ -32,20 +34,25 @@ const BACKLOG_MAX: u32 = 1_000_000_000;
 /// Rows at most.
 const LIMIT_MAX: usize = 10_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupsQuery {
+    /// By the age of the oldest event (when left out), pending events, worker time or arrivals of the last minute.
+    #[param(pattern = "^(age|depth|seconds|rate)$")]
     sort: Option<String>,
+    /// Rows at most; 100 when left out.
+    #[param(minimum = 1, maximum = 10000)]
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct GroupsView {
     groups: Vec<GroupJson>,
 }
 
 /// A group as the API shows it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct GroupJson {
     group: String,
     weight: f64,
@@ -87,9 +94,12 @@ pub(super) struct GroupJson {
     note: Option<String>,
     /// Only where one group is asked for.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
     inside: Option<Inside>,
 }
 
+/// Groups with pending events, and how each stands.
+#[utoipa::path(get, path = "/api/v1/groups", tag = "groups", params(GroupsQuery), responses((status = 200, description = "The first of them", body = GroupsView)))]
 pub(super) async fn list(
     State(admin): Shared,
     query: Result<Query<GroupsQuery>, QueryRejection>,
@@ -121,9 +131,12 @@ pub(super) fn sorted_by(text: Option<&str>) -> Result<Sort, Problem> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupQuery {
+    /// The group, in the written form.
+    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 769, example = "quiet-store.myshopify.com")]
     name: String,
 }
 
@@ -134,6 +147,8 @@ impl GroupQuery {
     }
 }
 
+/// One group, active or not.
+#[utoipa::path(get, path = "/api/v1/group", tag = "groups", params(GroupQuery), responses((status = 200, description = "The group", body = GroupJson)))]
 pub(super) async fn one(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
@@ -152,20 +167,25 @@ async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
 }
 
 /// What may be changed of a group; what is left out stays as it is.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) paused: Option<bool>,
+    #[schema(minimum = 0.01, maximum = 1000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) weight: Option<f64>,
+    #[schema(minimum = 1, maximum = 100_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) concurrency: Option<u32>,
+    /// Attempts a time.
+    #[schema(pattern = "^[1-9][0-9]{0,8}/[smh]$", example = "500/s")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) backlog: Option<u32>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
+    #[schema(pattern = "^(never|[1-9][0-9]{0,2}[smhd])$", example = "2h")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires: Option<String>,
 }
@@ -175,8 +195,9 @@ impl GroupPatch {
         if self.weight.is_some_and(|weight| !(0.01..=1000.0).contains(&weight)) {
             return Err(Problem::Parameter("weight: expected 0.01 to 1000".to_owned()));
         }
-        if self.concurrency == Some(0) {
-            return Err(Problem::Parameter("concurrency: expected 1 or more; pause the group to stop it".to_owned()));
+        if self.concurrency.is_some_and(|slots| !(1..=SLOTS_MAX).contains(&slots)) {
+            let expected = format!("concurrency: expected 1 to {SLOTS_MAX}; pause the group to stop it");
+            return Err(Problem::Parameter(expected));
         }
         let rate = self.rate.as_deref().map(rate).transpose()?;
         let expiry = expiry(self.expires.as_deref(), now)?;
@@ -214,6 +235,8 @@ pub(super) fn rate(text: &str) -> Result<(u32, u64), Problem> {
     Ok((events, per))
 }
 
+/// Changes a group from the next lease on, on queued events too.
+#[utoipa::path(patch, path = "/api/v1/group", tag = "groups", params(GroupQuery), request_body = GroupPatch, responses((status = 200, description = "The group as it is treated now", body = GroupJson)))]
 pub(super) async fn patch(
     State(admin): Shared,
     who: Who,
@@ -238,6 +261,7 @@ pub(super) async fn change(admin: &Admin, who: Who, group: &Group, patch: GroupP
 }
 
 /// Takes the changes of a group back.
+#[utoipa::path(delete, path = "/api/v1/group", tag = "groups", params(GroupQuery), responses((status = 200, description = "The group as the file says", body = GroupJson)))]
 pub(super) async fn restore(
     State(admin): Shared,
     who: Who,
@@ -256,11 +280,13 @@ pub(super) async fn take_back(admin: &Admin, who: Who, group: &Group) -> Result<
     Ok(())
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Cancelled {
     cancelled: usize,
 }
 
+/// Ends the attempts of a group that are in flight; their events are retried.
+#[utoipa::path(post, path = "/api/v1/group/cancel", tag = "groups", params(GroupQuery), responses((status = 200, description = "How many", body = Cancelled)))]
 pub(super) async fn cancel(
     State(admin): Shared,
     who: Who,
@@ -318,19 +344,20 @@ pub(super) async fn link(
     Ok(Json(Link { group: group.to_string(), url, expires }))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct OverridesView {
     overrides: Vec<OverrideJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct OverrideJson {
     group: String,
     #[serde(flatten)]
     change: ChangeJson,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = GroupChange)]
 struct ChangeJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<bool>,
@@ -360,6 +387,8 @@ impl ChangeJson {
     }
 }
 
+/// The changes of groups that are in force.
+#[utoipa::path(get, path = "/api/v1/overrides", tag = "groups", responses((status = 200, description = "All of them", body = OverridesView)))]
 pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView>, Problem> {
     let changes = admin.handle.changes().await?;
     let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(live) };

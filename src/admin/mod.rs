@@ -14,10 +14,12 @@ mod groups;
 mod guard;
 mod inside;
 mod name;
+mod openapi;
 mod problem;
 mod release;
 mod removal;
 mod replays;
+mod routes;
 pub mod tenant;
 mod unseen;
 mod upstream;
@@ -192,38 +194,14 @@ async fn converse(stream: TcpStream, router: Router) {
 }
 
 fn router(admin: Arc<Admin>) -> Router {
-    Router::new()
-        .route("/healthz", get(api::healthz))
-        .route("/readyz", get(api::readyz))
-        .route("/metrics", get(api::metrics))
-        .route("/api/v1/status", get(api::status))
-        .route("/api/v1/sources", get(api::sources))
-        .route("/api/v1/events", get(api::events))
+    routes::router()
         .route("/api/v1/events/export", get(export::events))
-        .route("/api/v1/events/{id}", get(api::event))
-        .route("/api/v1/events/{id}/body", get(api::body))
-        .route("/api/v1/events/{id}/attempts", get(api::attempts))
         .route("/api/v1/events/{id}/replay", post(replays::event))
         .route("/api/v1/replays", get(replays::list).post(replays::create))
         .route("/api/v1/replays/{id}", get(replays::one).patch(replays::patch).delete(replays::cancel))
-        .route("/api/v1/events/{id}/skip", post(removal::skip))
-        .route("/api/v1/events/{id}/discard", post(removal::discard))
-        .route("/api/v1/events/{id}/release", post(release::release))
-        .route("/api/v1/rejections", get(api::rejections))
-        .route("/api/v1/groups", get(groups::list))
-        .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
-        .route("/api/v1/group/cancel", post(groups::cancel))
         .route("/api/v1/group/link", post(groups::link))
         .route("/api/v1/audit", get(audit::list))
         .route("/api/v1/config", get(api::config))
-        .route("/api/v1/group/divert", post(removal::divert_all))
-        .route("/api/v1/group/discard", post(removal::discard_all))
-        .route("/api/v1/jobs", get(removal::jobs))
-        .route("/api/v1/jobs/{id}", get(removal::job).delete(removal::cancel))
-        .route("/api/v1/overrides", get(groups::overrides))
-        .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
-        .route("/api/v1/alerts", get(alerts::list))
-        .route("/api/v1/alerts/test", post(alerts::test))
         .route("/api", any(api::unknown))
         .route("/api/{*path}", any(api::unknown))
         .method_not_allowed_fallback(api::method_not_allowed)

@@ -5,6 +5,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::BODY_MAX;
 use crate::driver::{Ended, Error};
@@ -64,9 +65,12 @@ impl From<BytesRejection> for Problem {
     }
 }
 
-#[derive(Serialize)]
-struct Body {
+/// What every refusal looks like.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Refusal {
+    /// What is wrong.
     error: String,
+    /// What to do.
     hint: String,
 }
 
@@ -135,7 +139,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, error, hint) = self.in_words();
         let needs_token = status == StatusCode::UNAUTHORIZED;
-        let mut response = (status, Json(Body { error, hint: hint.to_owned() })).into_response();
+        let mut response = (status, Json(Refusal { error, hint: hint.to_owned() })).into_response();
         if needs_token {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

@@ -6,22 +6,32 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Admin;
-use super::api::event_id;
+use super::api::{EventPath, event_id};
 use super::audit::Who;
-use super::problem::Problem;
+use super::problem::{Problem, Refusal};
 use crate::driver::Unreleased;
 use crate::event::Seq;
 
-#[derive(Serialize)]
+/// An event that was released.
+#[derive(Serialize, ToSchema)]
 pub(super) struct ReleasedView {
+    /// Its name, as before.
     id: String,
     /// Its place in the order of commits from now on.
     seq: u64,
     status: &'static str,
 }
 
+/// Releases a suppressed event: it goes to the upstream after all.
+#[utoipa::path(post, path = "/api/v1/events/{id}/release", tag = "events", params(EventPath), responses(
+    (status = 200, description = "It is queued", body = ReleasedView),
+    (status = 404, description = "It is unknown, or past retention", body = Refusal),
+    (status = 409, description = "It is not suppressed, and how it stands", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)
+))]
 pub(super) async fn release(
     State(admin): State<Arc<Admin>>,
     who: Who,

@@ -10,12 +10,13 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Admin;
-use super::api::{EventView, event_id, rfc3339};
+use super::api::{EventPath, EventView, event_id, rfc3339};
 use super::audit::Who;
 use super::groups::{GroupQuery, json};
-use super::problem::Problem;
+use super::problem::{Problem, Refusal};
 use crate::driver::{Action, Job, JobRefusal, Record, Removal, Removed, Status, Target};
 use crate::event::{Group, Wall};
 
@@ -27,6 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest name of whoever asks, characters.
 const BY_MAX: usize = 64;
 
+/// Moves an event that waits to the dead letters; answered when that is durable.
+#[utoipa::path(post, path = "/api/v1/events/{id}/skip", tag = "events", params(EventPath), responses(
+    (status = 200, description = "The event as it stands then", body = EventView),
+    (status = 404, description = "It is unknown, or past retention", body = Refusal),
+    (status = 409, description = "It cannot be ended as it stands, and why", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)
+))]
 pub(super) async fn skip(
     State(admin): Shared,
     who: Who,
@@ -36,6 +44,13 @@ pub(super) async fn skip(
     end(&admin, who, &id, Removal::Skip).await.map(|record| Json(record.into()))
 }
 
+/// Throws an event that waits away; answered when that is durable.
+#[utoipa::path(post, path = "/api/v1/events/{id}/discard", tag = "events", params(EventPath), responses(
+    (status = 200, description = "The event as it stands then", body = EventView),
+    (status = 404, description = "It is unknown, or past retention", body = Refusal),
+    (status = 409, description = "It cannot be ended as it stands, and why", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)
+))]
 pub(super) async fn discard(
     State(admin): Shared,
     who: Who,
@@ -81,21 +96,22 @@ fn conflict(record: &Record) -> Problem {
 }
 
 /// What is asked about a whole queue.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Ask {
+pub(super) struct Ask {
     /// Only say what would happen.
     #[serde(default)]
     plan: bool,
     /// The group's name again, for what cannot be taken back.
     confirm: Option<String>,
     /// Who asks.
+    #[schema(min_length = 1, max_length = 64)]
     by: Option<String>,
 }
 
 /// What would happen.
-#[derive(Serialize)]
-struct Plan {
+#[derive(Serialize, ToSchema)]
+pub(super) struct Plan {
     plan: bool,
     action: &'static str,
     group: String,
@@ -111,7 +127,7 @@ struct Plan {
 }
 
 /// A job as the API shows it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct JobJson {
     id: u64,
     action: &'static str,
@@ -156,6 +172,12 @@ impl From<JobRefusal> for Problem {
     }
 }
 
+/// Moves the whole queue of a group to the dead letters, as a job.
+#[utoipa::path(post, path = "/api/v1/group/divert", tag = "groups", params(GroupQuery), request_body = Ask, responses(
+    (status = 200, description = "What would happen (`plan`)", body = Plan),
+    (status = 202, description = "It has begun", body = JobJson),
+    (status = 409, description = "A job of this group is running", body = Refusal)
+))]
 pub(super) async fn divert_all(
     admin: Shared,
     who: Who,
@@ -165,6 +187,12 @@ pub(super) async fn divert_all(
     end_all(&admin, who, query, body, Action::Divert).await
 }
 
+/// Throws the whole queue of a group away, as a job; `confirm` has to be the group's name.
+#[utoipa::path(post, path = "/api/v1/group/discard", tag = "groups", params(GroupQuery), request_body = Ask, responses(
+    (status = 200, description = "What would happen (`plan`)", body = Plan),
+    (status = 202, description = "It has begun", body = JobJson),
+    (status = 409, description = "A job of this group is running", body = Refusal)
+))]
 pub(super) async fn discard_all(
     admin: Shared,
     who: Who,
@@ -220,13 +248,24 @@ pub(super) async fn begin(admin: &Admin, who: Who, group: &Group, action: Action
     Ok(job)
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct JobsJson {
     jobs: Vec<JobJson>,
 }
 
+/// Jobs that run, and that ended of late.
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "groups", responses((status = 200, description = "All of them", body = JobsJson)))]
 pub(super) async fn jobs(State(admin): Shared) -> Json<JobsJson> {
     Json(JobsJson { jobs: admin.handle.jobs().into_iter().map(JobJson::from).collect() })
+}
+
+/// Which job.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it stands for the path in the description; handlers take the text")]
+pub(super) struct JobPath {
+    /// Its number.
+    id: u64,
 }
 
 fn job_id(id: Result<Path<String>, PathRejection>) -> Result<u64, Problem> {
@@ -234,6 +273,10 @@ fn job_id(id: Result<Path<String>, PathRejection>) -> Result<u64, Problem> {
     id.parse().map_err(|_| Problem::Parameter(format!("{id:?}: a job's id is a whole number")))
 }
 
+/// One job.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "groups", params(JobPath), responses(
+    (status = 200, description = "The job", body = JobJson), (status = 404, description = "It is unknown", body = Refusal)
+))]
 pub(super) async fn job(
     State(admin): Shared,
     id: Result<Path<String>, PathRejection>,
@@ -242,6 +285,11 @@ pub(super) async fn job(
     admin.handle.job(id).map(|job| Json(job.into())).ok_or_else(|| Problem::Unknown(format!("/api/v1/jobs/{id}")))
 }
 
+/// Calls a job off; what it has ended stays so.
+#[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "groups", params(JobPath), responses(
+    (status = 200, description = "The job", body = JobJson), (status = 404, description = "It is unknown", body = Refusal),
+    (status = 409, description = "It has ended already", body = Refusal)
+))]
 pub(super) async fn cancel(
     State(admin): Shared,
     who: Who,

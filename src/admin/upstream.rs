@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Admin;
 use super::api::rfc3339;
@@ -23,9 +24,9 @@ type Shared = State<Arc<Admin>>;
 const THE_UPSTREAM: &str = "the upstream";
 
 /// As many slots as the configuration takes.
-const SLOTS_MAX: u32 = 100_000;
+pub(super) const SLOTS_MAX: u32 = 100_000;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct UpstreamView {
     paused: bool,
     concurrency: u32,
@@ -42,13 +43,14 @@ pub(super) struct UpstreamView {
     change: Option<ChangeJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct FailureJson {
     at: String,
+    #[schema(value_type = String)]
     error: Box<str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct BreakerJson {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +73,7 @@ impl BreakerJson {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct SlotsJson {
     busy: u32,
     slow: u32,
@@ -80,7 +82,8 @@ struct SlotsJson {
     dedicated: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = UpstreamChange)]
 struct ChangeJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<bool>,
@@ -100,6 +103,8 @@ impl ChangeJson {
     }
 }
 
+/// The upstream as a whole.
+#[utoipa::path(get, path = "/api/v1/upstream", tag = "upstream", responses((status = 200, description = "How it stands", body = UpstreamView)))]
 pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
     let info = admin.handle.upstream().await?;
     let slots = info.slots;
@@ -125,16 +130,20 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
 
 /// What may be changed of the upstream while it runs; what is left out stays as it is. Its other numbers are the file's, which is
 /// applied live.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UpstreamPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) paused: Option<bool>,
+    #[schema(minimum = 1, maximum = 100_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) concurrency: Option<u32>,
+    /// Attempts a time.
+    #[schema(pattern = "^[1-9][0-9]{0,8}/[smh]$", example = "500/s")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<String>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
+    #[schema(pattern = "^(never|[1-9][0-9]{0,2}[smhd])$", example = "2h")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires: Option<String>,
 }
@@ -155,6 +164,8 @@ impl UpstreamPatch {
     }
 }
 
+/// Changes the upstream from the next lease on, on queued events too.
+#[utoipa::path(patch, path = "/api/v1/upstream", tag = "upstream", request_body = UpstreamPatch, responses((status = 200, description = "How it stands now", body = UpstreamView)))]
 pub(super) async fn patch(
     State(admin): Shared,
     who: Who,
@@ -175,6 +186,7 @@ pub(super) async fn change(admin: &Admin, who: Who, patch: UpstreamPatch) -> Res
 }
 
 /// Takes the changes of the upstream back.
+#[utoipa::path(delete, path = "/api/v1/upstream", tag = "upstream", responses((status = 200, description = "How it stands now", body = UpstreamView)))]
 pub(super) async fn restore(State(admin): Shared, who: Who) -> Result<Json<UpstreamView>, Problem> {
     take_back(&admin, who).await?;
     show(State(admin)).await

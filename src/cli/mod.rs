@@ -28,6 +28,7 @@ mod send;
 mod simulate;
 mod standing;
 mod table;
+mod top;
 mod traffic;
 pub mod verify;
 
@@ -115,6 +116,9 @@ enum Command {
         after_help = "Examples: fairlane simulate --scenario flood --one-queue --out simulated\n          fairlane simulate arrivals.jsonl --concurrency 32 --concurrency 64\n          fairlane simulate --store ./fairlane-data --last 6h -c gateway.yaml --weight 'plus-*=4' --json"
     )]
     Simulate(simulate::Simulate),
+    /// A live table of groups: rate, in flight, backlog, age, share, and why each does not run
+    #[command(after_help = "Examples: fairlane top\n          fairlane top --once --sort depth")]
+    Top(top::Top),
     /// Who is waiting, and why; pause, change or cancel a group
     #[command(
         after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h\n          fairlane groups divert noisy.myshopify.com"
@@ -204,6 +208,7 @@ pub fn main() -> ExitCode {
         Command::Providers(arguments) => providers::run(&arguments),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Top(top) => top::run(&top),
         Command::Groups(groups) => api::groups(&groups),
         Command::Upstream(upstream) => api::upstream(&upstream),
         Command::Events(events) => events::run(&events),

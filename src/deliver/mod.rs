@@ -51,7 +51,7 @@ use crate::metrics::Metrics;
 
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
 pub use outcome::{Answer, Attempt, BodyEnd, Follows, Limit, Outcome, Row, follows, table};
-pub use post::Poster;
+pub use post::{Post, Poster};
 pub use retry_after::{RetryAfter, RetryScope};
 pub use settings::{Resign, Settings, SettingsError};
 

@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::uri::Scheme;
 use http::{HeaderValue, Method, Request, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -26,6 +27,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const EXCERPT_BYTES: usize = 200;
 
 type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Posts a message to an address, once; an error is words without the address, whose path may be a secret.
+pub type Post = Arc<dyn Fn(Secret, Bytes) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// Posts JSON. Clones share what they were made of.
 #[derive(Clone, Default)]
@@ -63,7 +67,7 @@ impl Poster {
 
     /// As a function: posts once; an error is words.
     #[must_use]
-    pub fn post(self) -> Arc<dyn Fn(Secret, Bytes) -> BoxFuture<'static, Result<(), String>> + Send + Sync> {
+    pub fn post(self) -> Post {
         Arc::new(move |to, message| {
             let poster = self.clone();
             Box::pin(async move { poster.once(&to, message).await })
@@ -92,10 +96,20 @@ async fn exchange(http: &Http, request: Request<Full<Bytes>>) -> Result<(), Stri
     if head.status.is_success() {
         return Ok(());
     }
-    // What does not fit is no answer that a person would read.
-    let text = Limited::new(body, EXCERPT_BYTES).collect().await.map(http_body_util::Collected::to_bytes);
-    let text = String::from_utf8_lossy(text.as_deref().unwrap_or_default()).escape_debug().to_string();
-    Err(format!("it answered {} {text}", head.status.as_u16()).trim_end().to_owned())
+    let words = excerpt(body).await;
+    Err(format!("it answered {} {words}", head.status.as_u16()).trim_end().to_owned())
+}
+
+/// The beginning of a refusal, for people.
+async fn excerpt(mut body: Incoming) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < EXCERPT_BYTES
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        let data = frame.into_data().unwrap_or_default();
+        bytes.extend(data.iter().take(EXCERPT_BYTES - bytes.len()));
+    }
+    String::from_utf8_lossy(&bytes).escape_debug().to_string()
 }
 
 fn client(tls: ClientConfig) -> Http {

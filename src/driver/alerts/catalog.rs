@@ -28,6 +28,7 @@ kinds! {
     BacklogAge,
     Capacity,
     NoisyGroup,
+    DedicatedCeiling,
     Skew,
     UpstreamBreaker,
     GroupBreaker,
@@ -79,6 +80,7 @@ impl Kind {
                 | Self::BacklogAge
                 | Self::Capacity
                 | Self::NoisyGroup
+                | Self::DedicatedCeiling
                 | Self::Skew
                 | Self::UpstreamBreaker
                 | Self::GroupBreaker
@@ -138,6 +140,16 @@ impl Kind {
                 means: "One tenant floods. The others do not wait for it; its own events do, and they fill the disk.",
                 remedy: "Find out whether it is meant (an import) or a loop; pause it, give it a larger cap, or wait.",
                 press: &["fairlane groups pause GROUP --expires 1h"],
+            },
+            Self::DedicatedCeiling => Row {
+                name: "dedicated_ceiling",
+                severity: Ticket,
+                after: s(0),
+                clear: s(300),
+                when: "a group would get dedicated slots (`groups.dedicated`), and all such slots are taken (each group)",
+                means: "This tenant demands more than it gets and will not catch up; as many others have slots of their own as may.",
+                remedy: "Raise groups.dedicated.max or the upstream's slots, give the group a larger cap, or hold it back.",
+                press: &["fairlane groups why GROUP"],
             },
             Self::Skew => Row {
                 name: "skew",

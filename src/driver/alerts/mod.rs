@@ -19,10 +19,9 @@ mod watch;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 
+use crate::deliver::Post;
 use crate::event::{Secret, Wall};
 use crate::metrics::Metrics;
 use board::Board;
@@ -136,9 +135,6 @@ pub struct Alert {
     /// A command to paste.
     pub command: String,
 }
-
-/// Posts a message to an address, once; an error is words without the address, whose path may be a secret.
-pub type Post = Arc<dyn Fn(Secret, Bytes) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// What became of a test message.
 #[derive(Clone, Debug, PartialEq, Eq)]

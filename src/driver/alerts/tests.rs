@@ -7,7 +7,7 @@ use super::catalog::{Kind, reference};
 use super::facts::{Facts, History, SourceFacts};
 use super::judge::judge;
 use super::*;
-use crate::engine::{BreakerState, DedicatedInfo, Engine, Found, GroupView, Survey};
+use crate::engine::{BreakerState, DedicatedInfo, DedicatedView, Dedication, Engine, Found, GroupView, Survey};
 use crate::event::{Group, Mono, Now};
 use crate::store::Usage;
 
@@ -141,13 +141,22 @@ const CASES: &[Case] = &[
         |w| w.survey().pending = 0,
     ),
     (
+        Kind::DedicatedCeiling,
+        |w| {
+            let view =
+                DedicatedView { state: Dedication::NoLane, since: s(900), demand: 0.4, slots: 0, shed_above: None };
+            w.survey().dedicated.groups = vec![(Group::of(&["a"]), view)];
+        },
+        |w| w.survey().dedicated.groups[0].1.state = Dedication::Watching,
+    ),
+    (
         Kind::Skew,
         |w| {
             w.survey().pending = 15_000;
-            // Of one shard of 64, as `key::shard` lays them out.
+            // Of one shard of 64, as `event::shard` lays them out.
             let first = Group::of(&["s0"]);
-            let shard = crate::key::shard(&first, 64);
-            let mates = (1..).map(|n| Group::of(&[format!("s{n}")])).filter(|g| crate::key::shard(g, 64) == shard);
+            let shard = crate::event::shard(&first, 64);
+            let mates = (1..).map(|n| Group::of(&[format!("s{n}")])).filter(|g| crate::event::shard(g, 64) == shard);
             w.survey().largest = std::iter::once(first).chain(mates.take(2)).map(|g| (g, 4_000, s(9))).collect();
         },
         |w| w.survey().pending = 0,

@@ -8,9 +8,8 @@ use super::super::board::Finding;
 use super::super::catalog::Kind;
 use super::words::{count, percent, quoted, some, span};
 use super::{Judgement, finding};
-use crate::engine::{BreakerState, Found, GroupView, State, Survey};
-use crate::event::Now;
-use crate::key;
+use crate::engine::{BreakerState, DedicatedView, Dedication, Found, GroupView, State, Survey};
+use crate::event::{Group, Now, shard};
 
 /// How many shards the groups of several nodes are laid out over.
 const SHARDS: u16 = 64;
@@ -25,6 +24,8 @@ pub(super) fn judge(survey: &Survey, settings: &Settings, many: bool, now: Now, 
     late(survey, settings, many, to);
     breakers(survey, now, to);
     named(&survey.held, Kind::OrderKeys, held, to);
+    to.findings
+        .extend(survey.dedicated.groups.iter().filter_map(|(group, stands)| without_slots(group, stands, survey)));
     to.findings.extend(uneven(survey, settings));
     to.findings.extend(capacity(survey));
     if survey.overdue > 0 {
@@ -93,6 +94,21 @@ fn unstick(view: &GroupView) -> String {
 fn held(view: &GroupView) -> (String, String) {
     let what = format!("{} has as many order keys under way as may be; {}", view.group, state(view));
     (what, format!("fairlane events --group {} --status retrying", quoted(view.group.as_str())))
+}
+
+/// A group that would have slots of its own, and there are none left.
+fn without_slots(group: &Group, stands: &DedicatedView, survey: &Survey) -> Option<Finding> {
+    if stands.state != Dedication::NoLane {
+        return None;
+    }
+    let what = format!(
+        "{group} demands {} of all slots and has waited for dedicated ones for {}; {} of {} slots are dedicated to others",
+        percent(stands.demand),
+        span(stands.since),
+        survey.dedicated.taken,
+        survey.slots
+    );
+    Some(about(Kind::DedicatedCeiling, group.as_str(), what, format!("fairlane groups why {}", quoted(group.as_str()))))
 }
 
 fn breakers(survey: &Survey, now: Now, to: &mut Judgement) {
@@ -166,7 +182,7 @@ fn shards(survey: &Survey, settings: &Settings) -> Option<Finding> {
     }
     let mut all: BTreeMap<u16, Shard> = (0..SHARDS).map(|number| (number, Shard::default())).collect();
     for (group, events, oldest) in &survey.largest {
-        let shard = all.entry(key::shard(group, SHARDS)).or_default();
+        let shard = all.entry(shard(group, SHARDS)).or_default();
         shard.events += events;
         shard.oldest = shard.oldest.max(*oldest);
         shard.groups.push(group.to_string());
