@@ -1,5 +1,5 @@
 //! Caps of backlogs and slots of a group's own, through the real binary: what senders are answered, and what people see of it.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -142,7 +142,8 @@ fn a_flood_gets_slots_of_its_own_keeps_them_over_a_restart_is_shed_and_gives_the
     let shed = flooding(&second, &["hot", "late"], || {
         stands(&second, "late", "no_lane_available");
         let refused = |name| wait_for(&second, name, |group| group["dedicated"]["shed_above"].is_u64());
-        (refused("late"), refused("hot"));
+        refused("late");
+        refused("hot");
         while second.metric("fairlane_shed_total{source=\"/a\",reason=\"outgrown\"}").unwrap_or_default() < 50.0 {
             std::thread::yield_now();
         }

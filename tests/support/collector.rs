@@ -13,6 +13,9 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
+/// What a collector takes at most, by default.
+const MESSAGE_MAX: usize = 4 << 20;
+
 /// A span as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
@@ -70,7 +73,11 @@ type Body = StreamBody<futures_util::stream::Iter<std::vec::IntoIter<Result<Fram
 /// One call: a message behind its five bytes of framing; the answer is an empty message and a status in the trailers.
 async fn take(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Infallible> {
     assert_eq!(request.uri().path(), "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
-    let bytes = request.into_body().collect().await.unwrap().to_bytes();
+    let (mut body, mut bytes) = (request.into_body(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        bytes.extend_from_slice(&frame.unwrap().into_data().unwrap_or_default());
+        assert!(bytes.len() < MESSAGE_MAX);
+    }
     let message = bytes.get(5..).unwrap();
     let resources = fields(message).filter_map(bytes_of(1));
     let scopes = resources.flat_map(|resource| fields(resource).filter_map(bytes_of(2)));

@@ -437,11 +437,11 @@ fn schedule(seed: u64) -> BTreeSet<Dedication> {
 /// One event where its group has room for it: of the group's own lane or of an inner one, with an order key or as a replay.
 fn comes(rig: &mut Rig, name: &str, dice: u64, sheds: bool) {
     let group = Group::of(&[name]);
-    let to = if dice % 4 == 0 { inner(name, "x") } else { lane(name) };
+    let to = if dice.is_multiple_of(4) { inner(name, "x") } else { lane(name) };
     match rig.engine.admit(&group, rig.at()) {
         Ok(admitted) => {
             rig.engine.on_came(&group, admitted);
-            rig.append_as(&to, 1, (dice % 5 == 0).then_some("k"), dice % 9 == 0);
+            rig.append_as(&to, 1, (dice.is_multiple_of(5)).then_some("k"), dice.is_multiple_of(9));
         }
         Err(excess) => assert!(sheds && excess.over == Over::Outgrown, "{excess:?}"),
     }
