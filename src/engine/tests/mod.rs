@@ -3,6 +3,7 @@
 
 mod cold;
 mod cost;
+mod evidence;
 mod fair;
 mod live;
 pub(super) mod model;
