@@ -3,6 +3,10 @@
 //! Every other module speaks in these types. Nothing here does I/O, reads a clock or
 //! decides anything; there are constructors, written forms and nothing else.
 
+mod shard;
+mod trace;
+mod wait;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -11,6 +15,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+
+pub use shard::shard;
+pub use trace::{TRACEPARENT, TRACESTATE, Trace};
+pub use wait::{WaitReason, WaitSplit};
 
 /// A moment on the monotonic clock, in microseconds. Deadlines, leases, windows and
 /// rates are computed on it; it is never stored and never shown.
@@ -137,6 +145,9 @@ impl FromStr for EventId {
 /// becomes at most three in the written form, so a group fits 768 bytes of a header.
 pub const KEY_BYTES_MAX: usize = 256;
 
+/// How the names of overflow lanes begin.
+const OVERFLOW: &str = "~overflow-";
+
 /// A group (one tenant) in its written form, the same in headers, URLs, API, metrics,
 /// logs, terminal and globs. Letters, digits and `-._:@` stand for themselves, every other byte is
 /// `%XX`; parts are joined by `~`, and reserved groups begin with it, so that no key can
@@ -167,6 +178,35 @@ impl Group {
     #[must_use]
     pub fn reserved(name: &str) -> Self {
         Self(format!("~{}", written(&[name])).into())
+    }
+
+    /// The name of an overflow lane, which groups without a lane of their own share (R10): `~overflow-07`; one that belongs to `part`:
+    /// `~overflow-07~part`.
+    #[must_use]
+    pub fn overflow(number: u16, part: Option<&Self>) -> Self {
+        let part = part.map(|part| format!("~{part}")).unwrap_or_default();
+        Self(format!("{OVERFLOW}{number:02}{part}").into())
+    }
+
+    /// The part in the name of an overflow lane; `None` for every other name.
+    #[must_use]
+    pub fn overflow_part(&self) -> Option<Self> {
+        let (_number, part) = self.0.strip_prefix(OVERFLOW)?.split_once('~')?;
+        Self::from_written(part)
+    }
+
+    /// Whether this names an overflow lane.
+    #[must_use]
+    pub fn is_overflow(&self) -> bool {
+        self.0.starts_with(OVERFLOW)
+    }
+
+    /// The names of `parts`, one after another. A key in memory, never a name that is written anywhere: it may be longer than one.
+    #[must_use]
+    pub fn joined<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let parts: Vec<&str> = parts.into_iter().map(Self::as_str).collect();
+        // No written form has a slash, so that no two lists of parts give the same.
+        Self(parts.join("/").into())
     }
 
     /// From text that is a written form already (a header, a URL, the store); `None` when it
@@ -369,17 +409,6 @@ pub struct Fingerprint {
     pub window: Duration,
 }
 
-/// The trace that an event belongs to (W3C Trace Context), where traces are exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
-    /// The trace.
-    pub id: [u8; 16],
-    /// Our span of this event's acceptance: the parent of whatever happens to the event later.
-    pub span: [u8; 8],
-    /// The flags of its `traceparent`; bit 0 says whether it is recorded, as the sender decided it, or we where there was no decision.
-    pub flags: u8,
-}
-
 /// One accepted webhook, as it is stored: what came, and what was found out about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -391,6 +420,8 @@ pub struct Event {
     pub source: Arc<str>,
     /// Where it waits.
     pub lane: Lane,
+    /// The lane that it belongs to, where it waits in an overflow lane instead (R10).
+    pub owner: Option<Lane>,
     /// Where its key came from.
     pub key_source: KeySource,
     /// Events of one group that share this go one after another.
@@ -419,6 +450,20 @@ pub struct Event {
     pub headers: HeaderMap,
     /// The body, byte for byte.
     pub body: Bytes,
+}
+
+impl Event {
+    /// The lane that it belongs to, wherever it waits.
+    #[must_use]
+    pub fn home(&self) -> &Lane {
+        self.owner.as_ref().unwrap_or(&self.lane)
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        &self.home().group
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod verify;
 
 pub mod clock;
 pub mod metrics;
+pub mod spans;
 
 pub mod store;
 

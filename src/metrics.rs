@@ -25,7 +25,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 
-use crate::event::{KeySource, Missing};
+use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
 use ages::Ages;
 use alerts::AlertMetrics;
 use groups::GroupMetrics;
@@ -79,9 +79,25 @@ struct StateLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToLabel {
+    to: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabel {
     version: String,
     durability: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WaitLabel {
+    reason: &'static str,
+}
+
+/// Every reason's counter, there from the first scrape on, with zeros.
+fn reasons(family: Family<WaitLabel, Counter<f64, AtomicU64>>) -> Vec<Counter<f64, AtomicU64>> {
+    let counter = |reason: WaitReason| family.get_or_create_owned(&WaitLabel { reason: reason.as_str() });
+    WaitReason::ALL.into_iter().map(counter).collect()
 }
 
 /// All metrics.
@@ -100,14 +116,23 @@ pub struct Metrics {
     attempts: Family<OutcomeLabel, Counter>,
     attempt_seconds: Histogram,
     live: Family<OutcomeLabel, Counter>,
+    /// In the order of [`WaitReason::ALL`].
+    wait_reasons: Vec<Counter<f64, AtomicU64>>,
     delivered: Family<SourceLabel, Counter>,
     suppressed: Family<SourceLabel, Counter>,
     released: Family<SourceLabel, Counter>,
     unmarked: Family<ReasonLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
+    discarded: Family<SourceLabel, Counter>,
+    new_groups: Family<SourceLabel, Counter>,
+    new_groups_per_minute: Family<SourceLabel, Gauge>,
+    overflowed: Family<ReasonLabel, Counter>,
+    /// Events that wait in overflow lanes.
+    pub overflow_events: Gauge,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
     slots: Family<StateLabel, Gauge>,
+    dedicated: Family<ToLabel, Counter>,
     breaker: Gauge,
     retries_overdue: Gauge,
     backlog_age: Ages,
@@ -136,6 +161,10 @@ pub struct Metrics {
     pub config_ok: Gauge,
     /// Invariants found broken; must stay 0.
     pub invariant_violations: Counter,
+    /// Spans that the collector has.
+    pub spans_exported: Counter,
+    /// Spans that it does not get.
+    pub spans_dropped: Counter,
 }
 
 impl Metrics {
@@ -156,18 +185,25 @@ impl Metrics {
             fallback: names.add("fallback_events", &["source", "reason"], "Events without a fairness key", Family::default()),
             secrets: names.add("secret_matches", &["source", "index"], "Signatures by the place of the secret that matched", Family::default()),
             skew: names.add("clock_skew_seconds", &["source"], "The sender's clock minus ours, at its last signed time", Family::default()),
+            new_groups: names.add("new_groups", &["source"], "Groups that a source had not had before, where the signature does not cover the key", Family::default()),
+            new_groups_per_minute: names.add("new_groups_per_minute", &["source"], "The same in the last minute; one in overflow counts with each event", Family::default()),
+            overflowed: names.add("overflowed_events", &["source", "reason"], "Events that went to an overflow lane: max_active, new_groups, within", Family::default()),
+            overflow_events: names.add("overflow_events", &[], "Events that wait in the overflow lanes", Gauge::default()),
             delivered: names.add("events_delivered", &["source"], "Events that the upstream has, durably settled", Family::default()),
             suppressed: names.add("events_suppressed", &["source"], "Of the accepted events, those that repeat another one and were kept from delivery", Family::default()),
             released: names.add("events_released", &["source"], "Suppressed events that a person let go to the upstream after all", Family::default()),
             unmarked: names.add("dedupe_missing", &["source", "reason"], "Events of sources with dedupe in which its key was not found: they are never taken for a repeat", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
+            discarded: names.add("events_discarded", &["source"], "Events that a person threw away", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
+            wait_reasons: reasons(names.add("wait_reason_seconds", &["reason"], "Waits until the lease, of events and of live requests, by what they were for", Family::default())),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
-            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free", Family::default()),
+            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free for any group; dedicated are taken out of the total for groups that have slots of their own", Family::default()),
+            dedicated: names.add("dedicated_transitions", &["to"], "Groups that now stand so with slots of their own: steady, watching, promoted, cooling, no_lane_available", Family::default()),
             breaker: names.add("breaker_state", &[], "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open", Gauge::default()),
             retries_overdue: names.add("retries_overdue", &[], "Retries whose time came more than 10 s ago although a slot is free and no pause, breaker, rate or cap holds them; 0", Gauge::default()),
             backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
@@ -182,6 +218,8 @@ impl Metrics {
             buffered_bytes: names.add("buffered_bytes", &[], "Bytes of bodies in memory that are not stored yet", Gauge::default()),
             config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
+            spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
+            spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
             alerts: AlertMetrics::new(&mut names),
             names,
         };
@@ -227,6 +265,7 @@ impl Metrics {
             suppressed: self.suppressed.get_or_create_owned(&label),
             released: self.released.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
+            discarded: self.discarded.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
         }
@@ -237,6 +276,21 @@ impl Metrics {
         self.rejected.get_or_create(&ReasonLabel { source: String::new(), reason: reason.to_owned() }).inc();
     }
 
+    /// A group came that the source had not had before.
+    pub fn new_group(&self, source: &str) {
+        self.new_groups.get_or_create(&SourceLabel { source: source.to_owned() }).inc();
+    }
+
+    /// So many of them came in a minute.
+    pub fn new_groups_per_minute(&self, source: &str, count: u32) {
+        self.new_groups_per_minute.get_or_create(&SourceLabel { source: source.to_owned() }).set(count.into());
+    }
+
+    /// An event goes to an overflow lane, for this reason.
+    pub fn overflowed(&self, source: &str, reason: &'static str) {
+        self.overflowed.get_or_create(&ReasonLabel { source: source.to_owned(), reason: reason.to_owned() }).inc();
+    }
+
     /// An event got its lease after `wait`; `quiet` when it had found its lane within its burst.
     pub fn waited(&self, wait: Duration, quiet: bool) {
         self.wait_seconds.observe(wait.as_secs_f64());
@@ -245,12 +299,26 @@ impl Metrics {
         }
     }
 
+    /// An event or a live request got its lease after it had waited for this.
+    pub fn waited_for(&self, split: &WaitSplit) {
+        for (reason, span) in split.iter() {
+            if let Some(counter) = self.wait_reasons.get(reason as usize) {
+                counter.inc_by(span.as_secs_f64());
+            }
+        }
+    }
+
     /// What the scheduler stands at: slots by who holds them (names and counts), the breaker's position (0 to 3).
-    pub fn scheduler(&self, slots: [(&'static str, u32); 4], breaker: i64) {
+    pub fn scheduler(&self, slots: [(&'static str, u32); 5], breaker: i64) {
         for (state, count) in slots {
             self.slots.get_or_create(&StateLabel { state }).set(count.into());
         }
         self.breaker.set(breaker);
+    }
+
+    /// A group stands so with slots of its own now.
+    pub fn dedicated(&self, to: &'static str) {
+        self.dedicated.get_or_create(&ToLabel { to }).inc();
     }
 
     /// How old the oldest event of each group is, from which age on a group is late, and how many retries are overdue.
@@ -314,6 +382,7 @@ pub struct EventMetrics {
     suppressed: Counter,
     released: Counter,
     dead: Counter,
+    discarded: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
 }
@@ -350,6 +419,11 @@ impl EventMetrics {
     /// An event is delivered, durably.
     pub fn delivered(&self) {
         self.delivered.inc();
+    }
+
+    /// An event is discarded, durably.
+    pub fn discarded(&self) {
+        self.discarded.inc();
     }
 
     /// An event is dead, durably.
@@ -441,6 +515,7 @@ mod tests {
         metrics.commit_seconds.observe(0.001);
         metrics.attempted("delivered", Duration::from_millis(3));
         metrics.lived("relayed");
+        metrics.dedicated("promoted");
         let text = metrics.encode().unwrap();
         for line in [
             r#"fairlane_events_accepted_total{source="/hooks"} 3"#,
@@ -457,6 +532,7 @@ mod tests {
             r#"fairlane_clock_skew_seconds{source="/hooks"} -3.0"#,
             r#"fairlane_build_info{version="0.1.0",durability="fsync"} 1"#,
             r#"fairlane_key_fetches_total{outcome="not_there"} 1"#,
+            r#"fairlane_dedicated_transitions_total{to="promoted"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,
             r#"fairlane_live_requests_total{outcome="relayed"} 1"#,

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use fairlane::deliver::{BodyEnd, Follows, Job, Limit, Outcome, RetryAfter, RetryScope, Settings};
-use fairlane::event::{Group, Lane, Secret};
+use fairlane::event::{Group, Lane, Secret, WaitReason};
 use fairlane::verify::{Choice, Request, SecretSpec, Spec, Verifier};
 use hmac::{KeyInit, Mac};
 use http::{HeaderMap, Method, StatusCode};
@@ -289,7 +289,7 @@ async fn the_job_says_what_the_upstream_learns_about_the_attempt() {
         attempt: 4,
         will_retry: true,
         wait: Duration::from_millis(1_500),
-        wait_reason: "rate".into(),
+        waited: std::iter::once((WaitReason::GroupRate, Duration::from_millis(1_500))).collect(),
         replay: true,
         ..Job::new(Arc::new(event))
     };
@@ -300,7 +300,7 @@ async fn the_job_says_what_the_upstream_learns_about_the_attempt() {
         ("fairlane-attempt", "4"),
         ("fairlane-will-retry", "true"),
         ("fairlane-wait-ms", "1500"),
-        ("fairlane-wait-reason", "rate"),
+        ("fairlane-wait-reason", "group_rate=1500"),
         ("fairlane-replay", "true"),
         ("fairlane-group", "gh~7%207"),
         ("fairlane-provider-event-id", "id%0A1"),

@@ -28,6 +28,8 @@ const LAYERS: &[Layer] = &[
     // Time and numbers.
     Layer { module: "clock", may_use: &["event"] },
     Layer { module: "metrics", may_use: &["event"] },
+    // It stamps what is recorded, and is told where to; it knows no stage.
+    Layer { module: "spans", may_use: &["event", "clock"] },
     // One effect each.
     Layer { module: "store", may_use: &["event", "clock", "metrics"] },
     // It signs anew what it sends, with the primitives that judged it.
@@ -36,10 +38,10 @@ const LAYERS: &[Layer] = &[
     // Decisions joined to effects.
     Layer {
         module: "driver",
-        may_use: &["event", "verify", "key", "engine", "clock", "metrics", "store", "deliver", "cluster"],
+        may_use: &["event", "verify", "key", "engine", "clock", "metrics", "spans", "store", "deliver", "cluster"],
     },
     // The two ways in hold a handle of the driver; what they show of the store, the driver shows them.
-    Layer { module: "listen", may_use: &["event", "verify", "key", "clock", "metrics", "driver::"] },
+    Layer { module: "listen", may_use: &["event", "verify", "key", "clock", "metrics", "spans", "driver::"] },
     Layer { module: "admin", may_use: &["event", "clock", "metrics", "driver::"] },
     // It knows the settings of every stage; no stage knows it.
     Layer {
@@ -52,8 +54,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         module: "app",
         may_use: &[
-            "event", "verify", "key", "engine", "clock", "metrics", "store", "deliver", "cluster", "driver", "listen",
-            "admin", "config",
+            "event", "verify", "key", "engine", "clock", "metrics", "spans", "store", "deliver", "cluster", "driver",
+            "listen", "admin", "config",
         ],
     },
     Layer { module: "cli", may_use: &["event", "verify", "key", "engine", "config", "app"] },

@@ -9,14 +9,15 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::Admin;
 use super::alerts::{Firing, firing};
+use super::dedicated::StatusJson;
 use super::name;
 use super::problem::Problem;
-use crate::driver::{self, GroupView, Record, Status, Story};
-use crate::event::{EventId, KeySource, Seq, Wall};
+use crate::driver::{self, AttemptNote, GroupView, Record, Status, Story};
+use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
 
 /// Rows of a page where the caller names no limit.
@@ -94,6 +95,10 @@ pub(super) struct StatusView {
     durability: &'static str,
     sources: usize,
     backlog: BacklogView,
+    /// Milliseconds by what was waited for, of all that got their lease in the last minute; null when the driver does not answer.
+    waited_ms: Option<Waited>,
+    /// Null: the driver does not say in time.
+    dedicated: Option<StatusJson>,
     store: StoreView,
     /// What fires, pages first; `/alerts` has all of it.
     alerts: Vec<Firing>,
@@ -103,6 +108,8 @@ pub(super) struct StatusView {
 struct BacklogView {
     events: u64,
     lanes: u64,
+    /// Of them, those that wait in lanes that groups share.
+    overflow_events: i64,
     oldest_age_s: f64,
 }
 
@@ -117,6 +124,10 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
     let (handle, usage, now) = (&admin.handle, admin.handle.usage(), admin.handle.now());
     let started = handle.started();
     let not_ready_reason = not_ready(&admin);
+    let waited = tokio::time::timeout(BACKLOG_PATIENCE, handle.waited()).await;
+    // The status comes also when the driver is held up.
+    let upstream = tokio::time::timeout(BACKLOG_PATIENCE, handle.upstream()).await;
+    let dedicated = upstream.into_iter().flatten().next().map(|info| StatusJson::of(&info.dedicated, now.wall));
     Json(StatusView {
         version: env!("CARGO_PKG_VERSION"),
         started_at: rfc3339(started.wall),
@@ -129,8 +140,11 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
         backlog: BacklogView {
             events: usage.pending,
             lanes: usage.lanes,
+            overflow_events: handle.metrics().overflow_events.get(),
             oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
+        waited_ms: waited.ok().and_then(Result::ok).map(Waited),
+        dedicated,
         store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
         alerts: firing(&admin),
     })
@@ -150,9 +164,12 @@ struct SourceView {
     key: Option<String>,
     key_signed: bool,
     accepted: u64,
+    /// Groups that it had never had before, in the last minute; null where the signature covers the key, or none came.
+    new_groups_per_minute: Option<u32>,
 }
 
-pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
+pub(super) async fn sources(State(admin): Shared) -> Result<Json<SourcesView>, Problem> {
+    let new_groups = admin.handle.new_groups().await?;
     let view = |source: &driver::SourceInfo| SourceView {
         name: source.name.to_string(),
         path: source.path.clone(),
@@ -161,8 +178,9 @@ pub(super) async fn sources(State(admin): Shared) -> Json<SourcesView> {
         key: source.key.clone(),
         key_signed: source.key_signed,
         accepted: admin.handle.metrics().accepted_of(&source.name),
+        new_groups_per_minute: new_groups.iter().find(|new| new.source == source.name).map(|new| new.per_minute),
     };
-    Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() })
+    Ok(Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() }))
 }
 
 /// The parameters of `/events`.
@@ -187,12 +205,17 @@ pub(super) struct EventsView {
 }
 
 #[derive(Serialize)]
-struct EventView {
+pub(super) struct EventView {
     id: String,
     seq: u64,
     group: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<String>,
+    /// The overflow lane in which it waits or waited; left out where it had a lane of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overflow: Option<String>,
     key_source: KeySourceView,
     source: String,
     status: &'static str,
@@ -212,6 +235,8 @@ struct EventView {
     /// The event that it repeats, of one that is or was suppressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate_of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
@@ -302,6 +327,51 @@ struct AttemptView {
     status: Option<u16>,
     error: String,
     answer: String,
+    /// How long the event waited before it, and what for.
+    wait_ms: u64,
+    waited_ms: Waited,
+}
+
+/// A wait as an object: milliseconds by reason, the longest first.
+pub(super) struct Waited(pub(super) WaitSplit);
+
+impl Serialize for Waited {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.millis().into_iter().map(|(reason, ms)| (reason.as_str(), ms)))
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct AttemptsView {
+    attempts: Vec<AttemptView>,
+}
+
+impl From<AttemptNote> for AttemptView {
+    fn from(note: AttemptNote) -> Self {
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            number: note.number,
+            started_at: rfc3339(note.started),
+            took_ms: ms(note.took),
+            outcome: note.outcome.into(),
+            status: note.status,
+            error: note.error.into(),
+            answer: String::from_utf8_lossy(&note.excerpt).into_owned(),
+            wait_ms: ms(note.waited.total()),
+            waited_ms: Waited(note.waited),
+        }
+    }
+}
+
+/// An event's attempts that ended, oldest first.
+pub(super) async fn attempts(
+    State(admin): Shared,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<AttemptsView>, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let story = admin.handle.event(event_id(&id)?).await?;
+    let Story { attempts, .. } = story.ok_or(Problem::Unknown(id))?;
+    Ok(Json(AttemptsView { attempts: attempts.into_iter().map(AttemptView::from).collect() }))
 }
 
 pub(super) async fn event(
@@ -311,16 +381,7 @@ pub(super) async fn event(
     let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
     let story = admin.handle.event(event_id(&id)?).await?;
     let Story { record, attempts } = story.ok_or(Problem::Unknown(id))?;
-    let attempt = |note: driver::AttemptNote| AttemptView {
-        number: note.number,
-        started_at: rfc3339(note.started),
-        took_ms: u64::try_from(note.took.as_millis()).unwrap_or(u64::MAX),
-        outcome: note.outcome.into(),
-        status: note.status,
-        error: note.error.into(),
-        answer: String::from_utf8_lossy(&note.excerpt).into_owned(),
-    };
-    Ok(Json(StoryView { event: record.into(), tries: attempts.into_iter().map(attempt).collect() }))
+    Ok(Json(StoryView { event: record.into(), tries: attempts.into_iter().map(AttemptView::from).collect() }))
 }
 
 /// The body's exact bytes. They are a stranger's: no browser may take them for a page.
@@ -345,8 +406,13 @@ impl From<Record> for EventView {
         Self {
             id: record.id.to_string(),
             seq: record.seq.0,
-            group: record.lane.group.to_string(),
-            within: record.lane.inner.map(|inner| inner.to_string()),
+            order: record.order.as_ref().map(ToString::to_string),
+            group: record.home().group.to_string(),
+            within: record.home().inner.as_ref().map(ToString::to_string),
+            overflow: record
+                .owner
+                .is_some()
+                .then(|| record.lane.inner.as_ref().unwrap_or(&record.lane.group).to_string()),
             key_source: (&record.key_source).into(),
             source: record.source.to_string(),
             status: record.status.as_str(),
@@ -359,6 +425,7 @@ impl From<Record> for EventView {
             reason: record.reason.into(),
             body_bytes: record.body_bytes,
             duplicate_of: record.duplicate_of.map(|id| id.to_string()),
+            trace_id: record.trace.map(|id| uuid::Uuid::from_bytes(id).as_simple().to_string()),
         }
     }
 }

@@ -10,8 +10,10 @@ use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
-use super::api::{rfc3339, unreadable};
+use super::api::{Waited, rfc3339, unreadable};
+use super::dedicated::DedicatedJson;
 use super::expiry::expiry;
+use super::inside::{self, Inside};
 use super::name;
 use super::problem::Problem;
 use super::{Admin, unseen};
@@ -22,6 +24,9 @@ type Shared = State<Arc<Admin>>;
 
 /// Rows where the caller names no limit.
 const LIMIT: usize = 100;
+
+/// A cap of the backlog at most, as in the configuration; as good as none.
+const BACKLOG_MAX: u32 = 1_000_000_000;
 
 /// Rows at most.
 const LIMIT_MAX: usize = 10_000;
@@ -46,6 +51,10 @@ pub(super) struct GroupJson {
     concurrency: u32,
     rate: Option<String>,
     paused: bool,
+    /// Events that may wait; null: any number.
+    backlog: Option<u32>,
+    /// Null: it demands no more than others.
+    dedicated: Option<DedicatedJson>,
     state: &'static str,
     reason: String,
     queued: u64,
@@ -65,11 +74,19 @@ pub(super) struct GroupJson {
     dead: u64,
     /// Null: nothing is known of it.
     counted_since: Option<String>,
+    /// Milliseconds by what its events and live requests waited for, of those that got their lease in the last minute.
+    waited_ms: Waited,
+    /// The overflow lane that it shares, for it has none of its own; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overflow: Option<String>,
     /// What a person changed of it; null: it is treated as the file says.
     r#override: Option<ChangeJson>,
     /// What whoever changed it should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+    /// Only where one group is asked for.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    inside: Option<Inside>,
 }
 
 pub(super) async fn list(
@@ -107,7 +124,7 @@ pub(super) struct GroupQuery {
 }
 
 impl GroupQuery {
-    fn group(query: Result<Query<Self>, QueryRejection>) -> Result<Group, Problem> {
+    pub(super) fn group(query: Result<Query<Self>, QueryRejection>) -> Result<Group, Problem> {
         let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
         name::group("name", &query.name)
     }
@@ -117,7 +134,10 @@ pub(super) async fn one(
     State(admin): Shared,
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
-    shown(&admin, GroupQuery::group(query)?).await.map(Json)
+    let group = GroupQuery::group(query)?;
+    let inside = inside::of(&admin, &group).await?;
+    let json = shown(&admin, group).await?;
+    Ok(Json(GroupJson { inside: Some(inside), ..json }))
 }
 
 async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
@@ -135,6 +155,7 @@ struct GroupPatch {
     weight: Option<f64>,
     concurrency: Option<u32>,
     rate: Option<String>,
+    backlog: Option<u32>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
     expires: Option<String>,
 }
@@ -149,12 +170,23 @@ impl GroupPatch {
         }
         let rate = self.rate.as_deref().map(rate).transpose()?;
         let expiry = expiry(self.expires.as_deref(), now)?;
-        let nothing = self.paused.is_none() && self.weight.is_none() && self.concurrency.is_none() && rate.is_none();
-        if nothing {
-            let expected = "expected one of paused, weight, concurrency, rate";
+        if self.backlog.is_some_and(|events| !(1..=BACKLOG_MAX).contains(&events)) {
+            return Err(Problem::Parameter(format!(
+                "backlog: expected 1 to {BACKLOG_MAX} events; take the changes back for the file's cap"
+            )));
+        }
+        let change = Change {
+            paused: self.paused,
+            weight: self.weight,
+            concurrency: self.concurrency,
+            rate,
+            backlog: self.backlog,
+        };
+        if change == Change::default() {
+            let expected = "expected one of paused, weight, concurrency, rate, backlog";
             return Err(Problem::Parameter(format!("nothing is changed: {expected}")));
         }
-        Ok((Change { paused: self.paused, weight: self.weight, concurrency: self.concurrency, rate }, expiry))
+        Ok((change, expiry))
     }
 }
 
@@ -240,6 +272,8 @@ struct ChangeJson {
     concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog: Option<u32>,
     /// Null: never.
     expires: Option<String>,
 }
@@ -252,6 +286,7 @@ impl ChangeJson {
             weight: change.weight,
             concurrency: change.concurrency,
             rate: change.rate.map(|(events, micros)| written(events, Duration::from_micros(micros))),
+            backlog: change.backlog,
             expires: live.expires.map(|at| rfc3339(Wall(at))),
         }
     }
@@ -289,6 +324,8 @@ impl GroupJson {
             concurrency: view.concurrency,
             rate: view.rate.map(|Rate { events, per }| written(events, per)),
             paused: view.paused,
+            backlog: view.backlog,
+            dedicated: view.dedicated.as_ref().map(|view| DedicatedJson::of(view, now)),
             state: view.state.as_str(),
             reason: view.reason,
             queued: view.queued,
@@ -306,8 +343,11 @@ impl GroupJson {
             delivered: view.delivered,
             dead: view.dead,
             counted_since: view.counted.map(|span| rfc3339(now.minus(span))),
+            waited_ms: Waited(view.waited),
+            overflow: view.overflow.map(|lane| lane.to_string()),
             r#override: change.map(ChangeJson::of),
             note: None,
+            inside: None,
         }
     }
 }
@@ -331,6 +371,7 @@ mod tests {
         for (text, why) in [
             (r#"{"weight":-1}"#, "0.01 to 1000"),
             (r#"{"concurrency":0}"#, "pause"),
+            (r#"{"backlog":0}"#, "1 to 1000000000"),
             (r#"{"rate":"fast"}"#, "500/s"),
             (r#"{"rate":"0/s"}"#, "500/s"),
             (r#"{"expires":"soon"}"#, "never"),

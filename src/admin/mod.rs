@@ -5,12 +5,15 @@
 
 mod alerts;
 mod api;
+mod dedicated;
 mod expiry;
 mod groups;
 mod guard;
+mod inside;
 mod name;
 mod problem;
 mod release;
+mod removal;
 mod unseen;
 mod upstream;
 
@@ -146,11 +149,18 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/events", get(api::events))
         .route("/api/v1/events/{id}", get(api::event))
         .route("/api/v1/events/{id}/body", get(api::body))
+        .route("/api/v1/events/{id}/attempts", get(api::attempts))
+        .route("/api/v1/events/{id}/skip", post(removal::skip))
+        .route("/api/v1/events/{id}/discard", post(removal::discard))
         .route("/api/v1/events/{id}/release", post(release::release))
         .route("/api/v1/rejections", get(api::rejections))
         .route("/api/v1/groups", get(groups::list))
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
         .route("/api/v1/group/cancel", post(groups::cancel))
+        .route("/api/v1/group/divert", post(removal::divert_all))
+        .route("/api/v1/group/discard", post(removal::discard_all))
+        .route("/api/v1/jobs", get(removal::jobs))
+        .route("/api/v1/jobs/{id}", get(removal::job).delete(removal::cancel))
         .route("/api/v1/overrides", get(groups::overrides))
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
         .route("/api/v1/alerts", get(alerts::list))

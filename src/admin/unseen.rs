@@ -39,7 +39,7 @@ async fn known(admin: &Admin) -> Result<BTreeSet<Group>, Problem> {
     let active = admin.handle.groups(Sort::Depth, NAMES_MAX).await?;
     let latest = admin.handle.events(Query { limit: NAMES_MAX, ..Query::default() }).await;
     let latest = latest.map_err(|error| Problem::Store(error.to_string()))?;
-    let ended = latest.records.into_iter().map(|record| record.lane.group);
+    let ended = latest.records.into_iter().map(|record| record.home().group.clone());
     Ok(active.into_iter().map(|view| view.group).chain(ended).collect())
 }
 

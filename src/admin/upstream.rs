@@ -73,6 +73,7 @@ struct SlotsJson {
     slow: u32,
     retry: u32,
     free: u32,
+    dedicated: u32,
 }
 
 #[derive(Serialize)]
@@ -105,7 +106,13 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
         last_success: info.last.success.map(rfc3339),
         last_failure: info.last.failure.map(|last| FailureJson { at: rfc3339(last.at), error: last.error }),
         breaker: BreakerJson::of(info.breaker, admin.handle.now().mono),
-        slots: SlotsJson { busy: slots.busy, slow: slots.slow, retry: slots.retry, free: slots.free },
+        slots: SlotsJson {
+            busy: slots.busy,
+            slow: slots.slow,
+            retry: slots.retry,
+            free: slots.free,
+            dedicated: slots.dedicated,
+        },
         attempt_median_ms: info.median.map(ms),
         active_groups: info.active_groups,
         change: info.live.map(ChangeJson::of),

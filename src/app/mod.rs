@@ -9,6 +9,7 @@ mod descriptors;
 mod explain;
 mod files;
 mod log;
+mod otlp;
 mod place;
 mod reload;
 mod token;
@@ -46,6 +47,7 @@ pub use crate::store::arrivals::{Arrivals, arrivals};
 pub use crate::store::doctor::{Damage, DoctorReport, Tail, doctor};
 
 use log::Log;
+use otlp::Otlp;
 use reload::Reloader;
 pub use token::FILE as TOKEN_FILE;
 
@@ -275,7 +277,8 @@ impl Running {
         let mut admin_task = JoinSet::new();
         admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
-        let state = reload::State { options, config, seen, descriptors, token };
+        let otlp = Otlp::start(handle.clone(), config.otlp.as_deref())?;
+        let state = reload::State { options, config, seen, descriptors, token, otlp };
         let reloader = Reloader::new(state, log, front, admin, handle.clone(), certificates);
         Ok(Self {
             serving,
@@ -328,7 +331,7 @@ impl Running {
             _alerts,
         } = self;
         tokio::select! {
-            ended = drain(serving, handle, store, driver, reloader.drain()) => ended,
+            ended = drain(serving, handle, store, driver, reloader) => ended,
             name = signals.end() => anyhow::bail!("a second signal ({name}): ended at once"),
         }
     }
@@ -339,8 +342,9 @@ async fn drain(
     handle: Handle,
     store: Arc<dyn LaneStore>,
     mut driver: JoinSet<()>,
-    within: Duration,
+    reloader: Reloader,
 ) -> anyhow::Result<()> {
+    let within = reloader.drain();
     handle.begin_drain();
     let finish = async {
         serving.drain().await;
@@ -350,6 +354,7 @@ async fn drain(
     if tokio::time::timeout(within, finish).await.is_err() {
         tracing::warn!(?within, "some connections were still open at the end of shutdown.drain and were cut");
     }
+    reloader.end().await;
     store.close().await.context("the store was not closed in order; it recovers at the next start")?;
     tracing::info!("ended");
     Ok(())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::files::{Seen, read_again, watched};
 use super::log::Log;
+use super::otlp::Otlp;
 use super::{Options, access, deliverer, descriptors};
 use crate::admin::Admin;
 use crate::config::{Config, Problem};
@@ -30,6 +31,7 @@ pub(super) struct Reloader {
     /// What was last said about certificates that cannot be used, so that it is said once.
     complaint: Option<String>,
     token: Secret,
+    otlp: Otlp,
 }
 
 /// What a run began with.
@@ -41,6 +43,7 @@ pub(super) struct State {
     /// How many files this process may open.
     pub(super) descriptors: Option<usize>,
     pub(super) token: Secret,
+    pub(super) otlp: Otlp,
 }
 
 impl Reloader {
@@ -52,7 +55,7 @@ impl Reloader {
         handle: Handle,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
-        let State { options, config, seen, descriptors, token } = state;
+        let State { options, config, seen, descriptors, token, otlp } = state;
         Self {
             options,
             config,
@@ -66,7 +69,13 @@ impl Reloader {
             certificates,
             complaint: None,
             token,
+            otlp,
         }
+    }
+
+    /// What was done is told to the collector, and nothing further.
+    pub(super) async fn end(self) {
+        self.otlp.end().await;
     }
 
     /// How long a drain may take.
@@ -114,6 +123,7 @@ impl Reloader {
         }
         let deliver =
             deliverer(&new, self.handle.clock(), self.handle.metrics()).map_err(|error| vec![format!("{error:#}")])?;
+        let collector = self.otlp.other(new.otlp.as_deref()).map_err(|error| vec![format!("{error:#}")])?;
         let reloaded = self.handle.reload(new.engine(), new.policies(), deliver).await;
         reloaded.map_err(|error| vec![error.to_string()])?;
         self.handle.set_sources(infos(&new));
@@ -121,6 +131,7 @@ impl Reloader {
         self.front.replace(new.listen.clone(), new.sources.clone());
         self.admin.replace(access(&new, &self.token));
         self.log.replace(&new.log);
+        self.otlp.replace(new.otlp.as_deref(), collector);
         self.config = new;
         Ok(changes)
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
 use super::standing::{self, Slots};
 use super::table::{Column, lines, table};
-use super::{USAGE, complain};
+use super::{USAGE, complain, removal};
 
 /// `fairlane groups …`.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ enum GroupAction {
     /// Attempts again
     #[command(after_help = "Example: fairlane groups resume noisy.myshopify.com")]
     Resume(Timed),
-    /// Change weight, cap or rate, on queued events too
+    /// Change weight, caps or rate, on queued events too
     #[command(
         after_help = "Example: fairlane groups set plus-a.myshopify.com --weight 4 --concurrency 32 --rate 100/s"
     )]
@@ -43,7 +43,18 @@ enum GroupAction {
     /// End its attempts in flight; their events are retried
     #[command(after_help = "Example: fairlane groups cancel hung.myshopify.com")]
     Cancel(One),
-    /// Why it does not run, and how it is treated
+    /// Put everything of it that waits to the dead letters, from where it can be replayed
+    #[command(
+        after_help = "Examples: fairlane groups divert poisoned.myshopify.com\n          fairlane groups divert poisoned.myshopify.com --yes"
+    )]
+    Divert(removal::Divert),
+    /// Throw everything of it that waits away, for good
+    #[command(after_help = "Example: fairlane groups discard test-store.myshopify.com")]
+    Discard(removal::Discard),
+    /// Queues that are being diverted or discarded, or were; call one off
+    #[command(after_help = "Examples: fairlane groups jobs\n          fairlane groups jobs --cancel 7")]
+    Jobs(removal::Jobs),
+    /// Why it does not run, what its events wait for, and how it is treated
     #[command(after_help = "Example: fairlane groups why quiet.myshopify.com")]
     Why(One),
 }
@@ -64,7 +75,7 @@ struct Timed {
 }
 
 #[derive(Debug, Args)]
-#[group(id = "changes", required = true, multiple = true, args = ["weight", "concurrency", "rate"])]
+#[group(id = "changes", required = true, multiple = true, args = ["weight", "concurrency", "rate", "backlog"])]
 struct Set {
     #[command(flatten)]
     timed: Timed,
@@ -77,6 +88,9 @@ struct Set {
     /// Its attempts a time, e.g. 500/s
     #[arg(long)]
     rate: Option<String>,
+    /// Its events that may wait; beyond it senders get 429
+    #[arg(long)]
+    backlog: Option<u32>,
 }
 
 /// `fairlane upstream …`.
@@ -154,6 +168,7 @@ pub(super) fn groups(groups: &Groups) -> u8 {
             change.extend(set.weight.map(|weight| ("weight".to_owned(), json!(weight))));
             change.extend(set.concurrency.map(|slots| ("concurrency".to_owned(), json!(slots))));
             change.extend(set.rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
+            change.extend(set.backlog.map(|events| ("backlog".to_owned(), json!(events))));
             changed(&set.timed, Value::Object(change))
         }
         GroupAction::Restore(one) => shown(remote, Method::DELETE, &path(one), Some(json!({})), lines),
@@ -161,6 +176,9 @@ pub(super) fn groups(groups: &Groups) -> u8 {
             let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
             shown(remote, Method::POST, &path, Some(json!({})), lines)
         }
+        GroupAction::Divert(group) => removal::divert(group, remote),
+        GroupAction::Discard(group) => removal::discard(group, remote),
+        GroupAction::Jobs(jobs) => removal::jobs(jobs, remote),
         GroupAction::Why(one) => shown(remote, Method::GET, &path(one), None, |group| {
             standing::why(group, standing::is_capped(group).then(|| slots(remote)).flatten())
         }),

@@ -8,8 +8,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::remote::{Remote, ask, encoded, fetch, only_for_the_list, shown};
+use super::standing::waits;
 use super::table::{Column, escaped, lines, table};
-use super::{FAILED, USAGE, complain, print};
+use super::{FAILED, USAGE, complain, print, removal};
 
 /// The states of an event.
 const STATES: [&str; 7] = ["queued", "in_flight", "retrying", "delivered", "dead", "suppressed", "discarded"];
@@ -54,6 +55,12 @@ enum Action {
         after_help = "Examples: fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab\n          fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab --body"
     )]
     Show(Show),
+    /// Put an event that waits to the dead letters, so that what is behind its order key goes on
+    #[command(after_help = "Example: fairlane events skip evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
+    Skip(removal::One),
+    /// Throw an event that waits away; it cannot be replayed
+    #[command(after_help = "Example: fairlane events discard evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
+    Discard(removal::One),
     /// Lets a suppressed event, a repeat of another one, go to the upstream after all
     #[command(after_help = "Example: fairlane events release evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
     Release {
@@ -82,9 +89,11 @@ const COLUMNS: [Column; 8] = [
     ("PROVIDER ID", "provider_event_id", false),
 ];
 
-const ATTEMPT_COLUMNS: [Column; 7] = [
+const ATTEMPT_COLUMNS: [Column; 9] = [
     ("ATTEMPT", "number", true),
     ("STARTED", "started_at", false),
+    ("WAITED ms", "wait_ms", true),
+    ("FOR", "waited", false),
     ("TOOK ms", "took_ms", true),
     ("OUTCOME", "outcome", false),
     ("STATUS", "status", true),
@@ -102,6 +111,8 @@ pub(super) fn run(events: &Events) -> u8 {
     let done = match &events.action {
         None => list(events),
         Some(Action::Show(one)) => show(one, &events.remote),
+        Some(Action::Skip(one)) => return removal::one(one, "skip", &events.remote),
+        Some(Action::Discard(one)) => return removal::one(one, "discard", &events.remote),
         Some(Action::Release { id }) => {
             let path = format!("/api/v1/events/{}/release", encoded(id));
             return shown(&events.remote, Method::POST, &path, Some(json!({})), lines);
@@ -172,7 +183,11 @@ fn show(one: &Show, remote: &Remote) -> Result<Vec<u8>, String> {
         }
         return Ok(format!("{event:#}\n").into_bytes());
     }
-    let tries = event.as_object_mut().and_then(|event| event.remove("tries")).unwrap_or_default();
+    let mut tries = event.as_object_mut().and_then(|event| event.remove("tries")).unwrap_or_default();
+    for one in tries.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        let waited = one.get("waited_ms").map(waits).unwrap_or_default();
+        one.insert("waited".to_owned(), json!(waited));
+    }
     let tries = table(&json!({ "attempts that ended": tries }), "attempts that ended", &ATTEMPT_COLUMNS);
     let mut text = format!("{}\n{tries}", lines(&event)).into_bytes();
     if let Some(body) = body {

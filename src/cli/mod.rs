@@ -18,6 +18,7 @@ mod picture;
 mod providers;
 mod rejections;
 mod remote;
+mod removal;
 mod rules;
 mod run;
 pub mod secret;
@@ -114,7 +115,7 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Who is waiting, and why; pause, change or cancel a group
     #[command(
-        after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h"
+        after_help = "Examples: fairlane groups --sort depth\n          fairlane groups pause noisy.myshopify.com --expires 2h\n          fairlane groups divert noisy.myshopify.com"
     )]
     Groups(api::Groups),
     /// The upstream's breaker and slots; pause and resume

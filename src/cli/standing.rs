@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::table::{escaped, lines};
+use super::table::{cell, escaped, lines};
 
 /// The upstream's slots: how many there are, and how many nobody holds.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,45 @@ pub(super) fn put_in_words(group: &mut Value, slots: Option<Slots>) {
     group.extend(wait.map(|wait| ("wait_p99".to_owned(), json!(wait))));
 }
 
+/// What was waited for, the longest first: `own_lane 1200, group_cap 300`.
+pub(super) fn waits(waited_ms: &Value) -> String {
+    let parts = waited_ms.as_object().into_iter().flatten();
+    let mut parts: Vec<(&str, u64)> = parts.filter_map(|(name, ms)| Some((&**name, ms.as_u64()?))).collect();
+    parts.sort_by_key(|(_, ms)| std::cmp::Reverse(*ms));
+    parts.into_iter().map(|(name, ms)| format!("{} {ms}", escaped(name))).collect::<Vec<_>>().join(", ")
+}
+
+/// `orders/create 300, carts/update 12`.
+fn counts(list: Option<&Value>) -> Value {
+    let counts = list.and_then(Value::as_array).into_iter().flatten();
+    let one = |count: &Value| format!("{} {}", cell(count.get("name")), cell(count.get("count")));
+    let text = counts.map(one).collect::<Vec<_>>().join(", ");
+    if text.is_empty() { Value::Null } else { json!(text) }
+}
+
+/// Order keys that are held, each with what to do about it.
+fn held(list: &Value, count: u64) -> String {
+    let keys: Vec<&Value> = list.as_array().into_iter().flatten().collect();
+    if keys.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{count} order keys are held, events behind them wait:\n");
+    for key in keys {
+        let field = |name: &str| cell(key.get(name));
+        let next = key
+            .get("next_attempt_s")
+            .and_then(Value::as_f64)
+            .map(|s| format!(", the next in {s:.0} s"))
+            .unwrap_or_default();
+        text.push_str(&format!("  {} since {}, {} attempts{next}", field("order"), field("since"), field("attempts")));
+        if let Some(id) = key.get("event").and_then(Value::as_str) {
+            text.push_str(&format!(": fairlane events skip {}", escaped(id)));
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// Why one group does not run, and after that its figures.
 pub(super) fn why(answer: &Value, slots: Option<Slots>) -> String {
     let mut group = answer.clone();
@@ -43,12 +82,24 @@ pub(super) fn why(answer: &Value, slots: Option<Slots>) -> String {
     if fields.remove("wait_p99_ms").is_some() {
         fields.entry("wait_p99").or_insert(Value::Null);
     }
+    if let Some(waited) = fields.remove("waited_ms") {
+        let waited = waits(&waited);
+        let waited = if waited.is_empty() { Value::Null } else { json!(waited) };
+        fields.insert("waited in the last minute, ms".to_owned(), waited);
+    }
+    if let Some(top) = fields.remove("top") {
+        let scanned = top.get("scanned").and_then(Value::as_u64).unwrap_or_default();
+        fields.insert(format!("types of the newest {scanned}"), counts(top.get("types")));
+        fields.insert(format!("order keys of the newest {scanned}"), counts(top.get("order_keys")));
+    }
+    let count = fields.remove("held_count").and_then(|count| count.as_u64()).unwrap_or_default();
+    let held = fields.remove("held").map(|list| held(&list, count)).unwrap_or_default();
     let reason = match (&*state, &*reason) {
         ("idle", "") => "nothing waits",
         (_, "") => "nothing holds it back",
         (_, reason) => reason,
     };
-    format!("{name} is {state}: {reason}\n\n{}", lines(&group))
+    format!("{name} is {state}: {reason}\n\n{}{held}", lines(&group))
 }
 
 /// For a group at its cap, what there is besides, and how to change it.
@@ -106,6 +157,20 @@ mod tests {
         assert!(!text.contains("33554"), "{text}");
         // Somebody else may have taken the last one meanwhile, or the gateway does not say: its own words stay.
         assert!(why(&group, None).starts_with("it's ~a is capped: 1 attempt\n\n"));
+        let group = json!({
+            "group": "a", "state": "held", "reason": "", "waited_ms": { "group_cap": 300, "own_lane": 1_200 },
+            "top": { "scanned": 3, "types": [{ "name": "orders/create", "count": 2 }], "order_keys": [] },
+            "held": [{ "order": "c7", "event": "evt_1", "since": "T", "attempts": 3, "next_attempt_s": 4.2 }], "held_count": 1,
+        });
+        let text = why(&group, None);
+        for part in [
+            "waited in the last minute, ms: own_lane 1200, group_cap 300\n",
+            "types of the newest 3: orders/create 2\n",
+            "order keys of the newest 3: -\n",
+            "1 order keys are held, events behind them wait:\n  c7 since T, 3 attempts, the next in 4 s: fairlane events skip evt_1\n",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
         let idle = json!({ "group": "a", "reason": "", "state": "idle", "wait_p99_ms": null });
         assert_eq!(why(&idle, slots), "a is idle: nothing waits\n\nwait_p99: -\n");
     }

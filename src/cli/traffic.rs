@@ -169,12 +169,12 @@ impl From<many::Request> for Seen {
 
 impl From<Event> for Seen {
     fn from(event: Event) -> Self {
+        let home = event.home().clone();
         let (path, query) = match event.target.split_once('?') {
             Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
             None => (event.target.into_string(), None),
         };
-        let stored = Some((event.lane, event.key_source));
-        let order = event.order;
+        let (stored, order) = (Some((home, event.key_source)), event.order);
         Self { headers: event.headers, path, query, body: event.body, at: Some(event.received), stored, order }
     }
 }

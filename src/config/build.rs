@@ -187,7 +187,7 @@ impl Builder<'_, '_> {
             self.meaning(path, policy.concurrency.to_string());
         }
         let dedicated = groups.at("dedicated");
-        self.shares(dedicated);
+        self.dedicated(groups, (slots, defaults.concurrency));
         let slow = groups.at("slow");
         Groups {
             overrides: self.overrides(groups.at("overrides"), &defaults),
@@ -211,6 +211,42 @@ impl Builder<'_, '_> {
                 promote_after: dedicated.at("promote_after").get(),
                 demote_after: dedicated.at("demote_after").get(),
             },
+        }
+    }
+
+    /// Slots of their own: fewer than would be of use, more than others can spare, or never given back.
+    fn dedicated(&mut self, groups: &Slot, (slots, cap): (u32, u32)) {
+        let dedicated = groups.at("dedicated");
+        let (max, each): (u32, u32) = (dedicated.at("max").get(), dedicated.at("concurrency").get());
+        self.shares(dedicated);
+        if max == 0 {
+            if groups.at("shed").get() {
+                let found = "has no effect while groups.dedicated.max is 0: no group outgrows what it does not get";
+                let problem = self.checker.problem_at("groups.shed", groups.at("shed").place, found);
+                problem.hint =
+                    Some("set groups.dedicated.max, or cap backlogs with groups.defaults.backlog".to_owned());
+            }
+            return;
+        }
+        let place = if dedicated.at("concurrency").given { dedicated.at("concurrency") } else { dedicated.at("max") };
+        if max.saturating_mul(each) > slots / 2 {
+            let found =
+                format!("{max} groups with {each} slots each are more than half of {slots} (upstream.concurrency)");
+            let problem = self.checker.problem_at("groups.dedicated", place.place, &found);
+            problem.expected = Some(format!("max × concurrency at most {}", slots / 2));
+        }
+        if each < cap {
+            let found = format!(
+                "{each} slots are fewer than the {cap} that a group may hold anyway (groups.defaults.concurrency)"
+            );
+            let problem = self.checker.problem_at("groups.dedicated.concurrency", place.place, &found);
+            problem.expected = Some(format!("{cap} or more"));
+            problem.hint = Some("a promoted group would be slower than before".to_owned());
+        }
+        if dedicated.at("demote_share").get::<f64>() <= 0.0 {
+            let place = dedicated.at("demote_share").place;
+            let problem = self.checker.problem_at("groups.dedicated.demote_share", place, "nobody demands less than 0");
+            problem.hint = Some("a promoted group would never give its slots back".to_owned());
         }
     }
 

@@ -49,6 +49,16 @@ impl Config {
             // The beginning of an attempt is written with the next batch; waiting for it would add a sync to every wait. A crash in
             // between repeats an attempt that was in flight, which it would do anyway.
             begun_first: false,
+            dedicated: engine::Dedicated {
+                max: groups.dedicated.max,
+                slots: groups.dedicated.concurrency,
+                promote_share: groups.dedicated.promote_share,
+                demote_share: groups.dedicated.demote_share,
+                promote_after: groups.dedicated.promote_after,
+                demote_after: groups.dedicated.demote_after,
+            },
+            shed: groups.shed,
+            max_active: groups.max_active,
             ..engine::Settings::default()
         }
     }
@@ -114,11 +124,16 @@ impl Config {
             concurrency: own_concurrency(slot).or(usual),
             rate: policy.rate.map(rate),
             paused: false,
+            backlog: policy.backlog.map(|events| u32::try_from(events).unwrap_or(u32::MAX)),
+            chosen: own_concurrency(slot).is_some(),
+            named: false,
         };
         let overrides = groups.overrides.iter().zip(tree.at("overrides").items());
         driver::FilePolicies {
-            defaults: policy(&groups.defaults, tree.at("defaults")),
+            // What is chosen for all is chosen for none of them.
+            defaults: engine::Policy { chosen: false, ..policy(&groups.defaults, tree.at("defaults")) },
             fallback: policy(&groups.fallback, tree.at("fallback")),
+            new_groups: groups.new_groups.map(rate),
             order_max_hold: self.order_max_hold.clone(),
             overrides: overrides.map(|(o, slot)| (o.matches.clone(), policy(&o.policy, slot))).collect(),
         }

@@ -12,15 +12,8 @@ use super::text::{self, Text};
 pub(super) const NOT_BUILT: &[&str] = &[
     "upstream.urls",
     "upstream.health",
-    "groups.defaults.backlog",
-    "groups.overrides[].backlog",
-    "groups.max_active",
-    "groups.new_groups",
-    "groups.shed",
-    "groups.dedicated.max",
     "store.redis",
     "replay.share",
-    "otlp",
     "tenant_pages.address",
     "tenant_pages.secret",
     "tenant_pages.base_url",
@@ -156,7 +149,12 @@ pub(super) static ROOT: Map = map(&[
     field("shutdown", PARTS, Kind::Map(&SHUTDOWN), "How the process ends."),
     field("replay", PARTS, Kind::Map(&REPLAY), "Delivering stored events once more."),
     field("log", PARTS, Kind::Map(&LOG), "The log on standard error."),
-    field("otlp", NULL, Kind::Text(&text::URL), "Where traces go, e.g. http://127.0.0.1:4317."),
+    field(
+        "otlp",
+        NULL,
+        Kind::Text(&text::COLLECTOR),
+        "Where traces go: a collector that takes OTLP over gRPC, e.g. http://127.0.0.1:4317. Null: none are made.",
+    ),
     field(
         "tenant_pages",
         PARTS,
@@ -390,15 +388,20 @@ static GROUPS: Map = map(&[
         "max_active",
         is("1000000"),
         Kind::Int(1, 100_000_000),
-        "Lanes in memory; further groups share 64 overflow lanes.",
+        "Lanes in memory at most; further groups share 64 overflow lanes.",
     ),
     field(
         "new_groups",
         NULL,
         Kind::Rate,
-        "New groups a source, only for keys from unsigned parts and after 24 h of known traffic. Null: an alert alone.",
+        "New groups of one source, only for keys from unsigned parts and after 24 h of known traffic; beyond it they share the source's overflow lanes. Null: as many as come.",
     ),
-    field("shed", is("false"), Kind::Bool, "429 at ingest for a group that outgrows even its dedicated slots."),
+    field(
+        "shed",
+        is("false"),
+        Kind::Bool,
+        "429 at ingest for what a group has outgrown: promoted, or with no lane free, its backlog grew for another promote_after.",
+    ),
     field(
         "dedicated",
         PARTS,
@@ -411,7 +414,12 @@ static GROUP_DEFAULTS: Map = map(&[
     field("weight", is("1"), WEIGHT, "The group's share where groups compete for slots."),
     field("concurrency", NULL, SLOTS, "Slots that a group may hold. Null: an eighth of all, at least 1."),
     field("rate", NULL, Kind::Rate, "Deliveries per time."),
-    field("backlog", NULL, COUNT, "Events that may wait; beyond it the sender gets 429. Null: no cap."),
+    field(
+        "backlog",
+        NULL,
+        COUNT,
+        "Events that may wait, fresh and retrying; beyond it the sender gets 429. Null: no cap.",
+    ),
 ]);
 
 static FALLBACK: Map = map(&[
@@ -422,7 +430,7 @@ static FALLBACK: Map = map(&[
 static OVERRIDE: Map = map(&[
     field("match", REQUIRED, Kind::Text(&text::GLOB), "Which groups, on the written form; * stands for any text."),
     field("weight", NULL, WEIGHT, "Their share where groups compete for slots."),
-    field("concurrency", NULL, SLOTS, "Slots that each may hold."),
+    field("concurrency", NULL, SLOTS, "Slots that each may hold. A group whose cap is chosen gets no dedicated slots."),
     field("rate", NULL, Kind::Rate, "Deliveries per time, each."),
     field("backlog", NULL, COUNT, "Events that may wait, each."),
 ]);
@@ -434,12 +442,22 @@ static SLOW: Map = map(&[
 ]);
 
 static DEDICATED: Map = map(&[
-    field("max", is("0"), Kind::Int(0, 8), "Groups that may have slots of their own at one time."),
-    field("concurrency", is("8"), SLOTS, "Slots of each."),
+    field(
+        "max",
+        is("0"),
+        Kind::Int(0, 8),
+        "Groups that may have slots of their own at one time; max × concurrency is at most half of the slots.",
+    ),
+    field(
+        "concurrency",
+        is("8"),
+        SLOTS,
+        "Slots of each, taken out of the total; no fewer than groups.defaults.concurrency.",
+    ),
     field("promote_share", is("0.30"), SHARE, "Promotes a group that demands this share of the capacity"),
     field("demote_share", is("0.10"), SHARE, "Demotes one that demands less than this"),
-    field("promote_after", is("15m"), time(1, 30 * DAY), "for so long while its backlog grows."),
-    field("demote_after", is("1h"), time(1, 30 * DAY), "for so long."),
+    field("promote_after", is("15m"), time(SECOND, 30 * DAY), "for so long while its backlog grows."),
+    field("demote_after", is("1h"), time(SECOND, 30 * DAY), "for so long."),
 ]);
 
 /// Fields of one source; `name` is what reload tells sources apart by.

@@ -73,6 +73,8 @@ pub struct Config {
     pub drain: Duration,
     /// The log.
     pub log: Log,
+    /// Where spans go.
+    pub otlp: Option<String>,
     /// What an operator is told.
     pub alerts: alerts::Settings,
     /// What to know about it.
@@ -181,6 +183,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
         groups,
         drain: tree.at("shutdown").at("drain").get(),
         log: build::log(tree.at("log")),
+        otlp: tree.at("otlp").maybe(),
         alerts: build::alerts(tree.at("alerts")),
         effective: effective::yaml(&tree, &builder.meanings),
         notes: builder.notes,

@@ -103,6 +103,17 @@ impl Builder<'_, '_> {
             "K groups whose calls hang hold up to K × {cap} of the {slots} slots for {timeout} (upstream.timeout): {all} of them hold all"
         );
         self.note("upstream.concurrency", text);
+        let dedicated = groups.dedicated;
+        if dedicated.max > 0 {
+            let taken = dedicated.max.saturating_mul(dedicated.concurrency);
+            let (each, left) = (dedicated.concurrency, slots.saturating_sub(taken));
+            let text = format!(
+                "up to {} groups get {each} slots of their own, used or not: the others then share {left} of {slots}, and the slow of them {}",
+                dedicated.max,
+                (f64::from(left) * groups.slow.slots) as u32
+            );
+            self.note("groups.dedicated", text);
+        }
         let weighted = |weight: f64| (weight - groups.defaults.weight).abs() > f64::EPSILON;
         if weighted(groups.fallback.weight) || groups.overrides.iter().any(|o| weighted(o.policy.weight)) {
             let text = format!(
@@ -193,11 +204,13 @@ impl Builder<'_, '_> {
         if !capped {
             return;
         }
-        for source in sources {
+        let what = if groups.shed { "groups.shed, or a backlog cap," } else { "a backlog cap" };
+        // What is relayed is not stored, and no part of a backlog.
+        for source in sources.iter().filter(|source| source.relay.is_none()) {
             let presets = source.senders.iter().filter_map(|sender| sender.verifier.preset());
             for preset in presets.filter(|preset| preset.repeats == Some(false)) {
                 let text = format!(
-                    "a backlog cap refuses events of {}, and {} never repeats: they are lost",
+                    "{what} refuses events of {}, and {} never repeats: they are lost",
                     source.name, preset.title
                 );
                 self.note("groups", text);

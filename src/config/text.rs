@@ -52,6 +52,9 @@ pub(super) static TOKEN: Text = Text { expected: "visible ASCII characters", rea
 /// A URL.
 pub(super) static URL: Text =
     Text { expected: "a URL such as http://127.0.0.1:4317", read: |t| url(t, &["http", "https"]) };
+/// Where spans go. Over TLS a collector of one's own, on this machine, goes before the one that is far away.
+pub(super) static COLLECTOR: Text =
+    Text { expected: "a URL such as http://127.0.0.1:4317", read: |t| url(t, &["http"]) };
 /// A Redis URL.
 pub(super) static REDIS_URL: Text =
     Text { expected: "a URL such as redis://127.0.0.1:6379", read: |t| url(t, &["redis", "rediss", "unix"]) };

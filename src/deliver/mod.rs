@@ -38,7 +38,6 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::clock::Clock;
-use crate::event::{Event, Now};
+use crate::event::{Event, Now, Trace, WaitSplit};
 use crate::metrics::Metrics;
 
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
@@ -77,14 +76,16 @@ pub struct Job {
     pub will_retry: bool,
     /// How long the event waited: from its commit, for a retry from its due time, to the lease.
     pub wait: Duration,
-    /// Why it waited, one word: `turn`, `cap`, `rate`, `retry` …
-    pub wait_reason: Cow<'static, str>,
+    /// What it waited for.
+    pub waited: WaitSplit,
     /// Whether a person asked for it again.
     pub replay: bool,
     /// A deadline of its own, from now, where it is earlier than the settings' (a sender that waits for the answer).
     pub timeout: Option<Duration>,
     /// Bytes of the answer's body to keep: [`EXCERPT_BYTES_MAX`], more where the answer is to be relayed.
     pub keep_bytes: usize,
+    /// The trace and the span that the upstream's work is a part of; `None`: what the sender said of traces goes as it came.
+    pub trace: Option<Trace>,
 }
 
 impl Job {
@@ -92,11 +93,12 @@ impl Job {
     #[must_use]
     pub fn new(event: Arc<Event>) -> Self {
         Self {
+            trace: event.trace,
             event,
             attempt: 1,
             will_retry: false,
             wait: Duration::ZERO,
-            wait_reason: Cow::Borrowed("none"),
+            waited: WaitSplit::default(),
             replay: false,
             timeout: None,
             keep_bytes: EXCERPT_BYTES_MAX,

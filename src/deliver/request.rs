@@ -13,7 +13,7 @@ use http_body_util::Full;
 use super::Job;
 use super::fault::Target;
 use super::settings::{Resign, Settings, SettingsError};
-use crate::event::{Event, HOP_BY_HOP, Wall};
+use crate::event::{Event, HOP_BY_HOP, TRACEPARENT, TRACESTATE, Trace, Wall};
 use crate::verify::mac;
 
 /// What frames one message or names its receiver, and is written by us. It is taken out here with [`HOP_BY_HOP`], although those went
@@ -123,6 +123,9 @@ impl Maker {
         self.copy(event, now, &mut headers);
         add_forwarded(event, &mut headers);
         add_fairlane(job, &mut headers);
+        if let Some(trace) = job.trace {
+            add_trace(trace, event, &mut headers);
+        }
         if let Some(key) = &self.key {
             add_signature(key, event, now, &mut headers);
         }
@@ -215,11 +218,11 @@ fn add_fairlane(job: &Job, headers: &mut HeaderMap) {
     };
     put("fairlane-event-id", &event.id.to_string());
     put("fairlane-source", &event.source);
-    put("fairlane-group", event.lane.group.as_str());
+    put("fairlane-group", event.group().as_str());
     put("fairlane-attempt", &job.attempt.to_string());
     put("fairlane-received-at", &rfc_3339(event.received));
     put("fairlane-wait-ms", &job.wait.as_millis().to_string());
-    put("fairlane-wait-reason", &job.wait_reason);
+    put("fairlane-wait-reason", &job.waited.to_string());
     put("fairlane-verified", &event.verified);
     put("fairlane-will-retry", if job.will_retry { "true" } else { "false" });
     if let Some(id) = &event.provider_event_id {
@@ -228,6 +231,14 @@ fn add_fairlane(job: &Job, headers: &mut HeaderMap) {
     if job.replay {
         put("fairlane-replay", "true");
     }
+}
+
+/// Says which span this is a part of. Words about another trace do not go with it (W3C Trace Context §4.3).
+fn add_trace(trace: Trace, event: &Event, headers: &mut HeaderMap) {
+    if Trace::from_headers(&event.headers).is_none_or(|came| came.id != trace.id) {
+        headers.remove(TRACESTATE);
+    }
+    headers.insert(TRACEPARENT, visible(&trace.to_string()));
 }
 
 fn add_signature(key: &mac::Key, event: &Event, now: Wall, headers: &mut HeaderMap) {

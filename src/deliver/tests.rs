@@ -14,7 +14,7 @@ use super::fault::Seen;
 use super::request::{Maker, Unsendable};
 use super::trace::{self, Phase, Trace};
 use super::*;
-use crate::event::{EventId, Group, KeySource, Lane, Secret, Wall};
+use crate::event::{EventId, Group, KeySource, Lane, Secret, WaitReason, Wall};
 
 const NOW: Wall = Wall(1_780_000_000_123_456);
 
@@ -47,6 +47,7 @@ fn event(target: &str, headers: &[(&str, &str)]) -> Event {
         received: NOW,
         source: "/webhooks/shopify".into(),
         lane: Lane { group: Group::of(&["a.myshopify.com"]), inner: None },
+        owner: None,
         key_source: KeySource::NoRule,
         order: None,
         fingerprint: None,
@@ -111,7 +112,10 @@ fn the_upstream_sees_exactly_these_headers() {
         attempt: 3,
         will_retry: true,
         wait: Duration::from_micros(1_234_567),
-        wait_reason: "turn".into(),
+        waited: [(WaitReason::Slots, 34_567), (WaitReason::OwnLane, 1_200_000)]
+            .map(|(reason, us)| (reason, Duration::from_micros(us)))
+            .into_iter()
+            .collect(),
         ..Job::new(Arc::new(event))
     };
     let expected = [
@@ -124,7 +128,7 @@ fn the_upstream_sees_exactly_these_headers() {
         ("fairlane-source", "/webhooks/shopify"),
         ("fairlane-verified", "shopify secret=0"),
         ("fairlane-wait-ms", "1234"),
-        ("fairlane-wait-reason", "turn"),
+        ("fairlane-wait-reason", "own_lane=1200, slots=34"),
         ("fairlane-will-retry", "true"),
         ("host", "upstream:3000"),
         ("x-forwarded-for", "203.0.113.7"),

@@ -7,12 +7,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::admission::Admission;
 use super::delivery::{Delivery, queued};
 use super::release::{Release, Released, Unreleased, release};
 use super::{Shared, Shed, Stored, Submission};
 use crate::clock::Seldom;
-use crate::engine::Queued;
-use crate::event::{Event, Mono, Now, Seq};
+use crate::engine::{Admitted, Engine, Queued};
+use crate::event::{Event, Group, Lane, Mono, Now, Seq};
 use crate::store::{Appended, Error};
 
 /// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
@@ -87,7 +88,7 @@ impl Appends {
     }
 
     /// Begins the next batch, when none is under way and something waits.
-    pub(super) fn start(&mut self, now: Now) {
+    pub(super) fn start(&mut self, admission: &mut Admission, engine: &mut Engine, now: Now) {
         if self.appending.is_some() {
             return;
         }
@@ -95,14 +96,36 @@ impl Appends {
         let (batch, done): (Batch, Work) = if let Some(asked) = self.releases.pop_front() {
             let id = asked.id;
             (Batch::Release(asked), Box::pin(async move { Outcome::Released(release(&*store, id, now.wall).await) }))
-        } else if !self.gathered.is_empty() {
-            let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
+        } else if let Some(batch) = self.next_batch(admission, engine, now) {
             let events = batch.iter().map(|submission| Arc::clone(&submission.event)).collect();
             (Batch::Submissions(batch), Box::pin(async move { Outcome::Appended(store.append(events).await) }))
         } else {
             return;
         };
         self.appending = Some(Appending { batch, started: now.mono, done });
+    }
+
+    /// The next batch, each event in the place where it waits; those that find no room there are answered at once.
+    fn next_batch(&mut self, admission: &mut Admission, engine: &mut Engine, now: Now) -> Option<Vec<Submission>> {
+        while !self.gathered.is_empty() {
+            let batch: Vec<Submission> = self.gathered.drain(..batch_len(&self.gathered)).collect();
+            let places = admission.places(batch.iter().map(|submission| &*submission.event), engine, now);
+            let places = places.into_iter().chain(std::iter::repeat(Ok(None)));
+            let placed = batch.into_iter().zip(places).filter_map(|(submission, place)| match place {
+                Ok(None) => Some(submission),
+                Ok(Some(place)) => Some(submission.waits_in(place)),
+                Err(shed) => {
+                    engine.on_came(submission.event.group(), submission.admitted);
+                    submission.refuse(shed);
+                    None
+                }
+            });
+            let placed: Vec<Submission> = placed.collect();
+            if !placed.is_empty() {
+                return Some(placed);
+            }
+        }
+        None
     }
 
     /// Resolves when the batch under way is done; never while there is none.
@@ -151,6 +174,14 @@ impl Appends {
     }
 }
 
+impl Finished {
+    /// Whose events these were, and what they were admitted with.
+    pub(super) fn admitted(&self) -> impl Iterator<Item = (&Group, Admitted)> {
+        let batch = if let Batch::Submissions(batch) = &self.batch { batch.as_slice() } else { &[] };
+        batch.iter().map(|submission| (submission.event.group(), submission.admitted))
+    }
+}
+
 /// Counts durable events and answers their senders; gives those that are to be delivered.
 fn stored(batch: Vec<Submission>, appended: &Appended, delivery: &mut Delivery) -> Vec<Queued> {
     for (number, submission) in batch.iter().enumerate() {
@@ -168,6 +199,18 @@ fn stored(batch: Vec<Submission>, appended: &Appended, delivery: &mut Delivery) 
 }
 
 impl Submission {
+    /// It is not stored.
+    pub(super) fn refuse(self, shed: Shed) {
+        self.answer(Err(shed));
+    }
+
+    /// Its event waits there, and not in the lane that it belongs to.
+    fn waits_in(mut self, place: Lane) -> Self {
+        let event = Arc::make_mut(&mut self.event);
+        event.owner = Some(std::mem::replace(&mut event.lane, place));
+        self
+    }
+
     fn answer(self, answer: Result<Stored, Shed>) -> Arc<Event> {
         if self.reply.send(answer).is_err() {
             // The sender has gone or run out of patience; a stored event stays stored all the same.

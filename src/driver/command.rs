@@ -1,16 +1,21 @@
 //! What people ask of the running driver.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::job::Job;
+use super::newcomers::NewGroups;
 use super::policy::{Change, Expiry, FilePolicies, Live};
+use super::removal::{Removed, Target};
 use super::run::{Driver, OVERDUE};
+use super::traced::traced;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, GroupView, Rate, Settings, Slots, Sort, Survey};
-use crate::event::{Group, Now};
+use crate::engine::{BreakerState, DedicatedInfo, GroupView, Held, Rate, Removal, Settings, Slots, Sort, Survey};
+use crate::event::{Group, Now, WaitSplit};
 
 /// One wish; each answers over its own channel.
 pub(super) enum Command {
@@ -30,6 +35,16 @@ pub(super) enum Command {
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
     Cancel(Group, oneshot::Sender<usize>),
+    /// End events without delivering them.
+    Remove(Vec<Target>, Removal, oneshot::Sender<Vec<Removed>>),
+    /// Do this job, which is written down.
+    Work(Job, oneshot::Sender<()>),
+    /// What was waited for in the last minute.
+    Waited(oneshot::Sender<WaitSplit>),
+    /// Order keys of a group that are held, at most so many, and how many there are.
+    Held(Group, usize, oneshot::Sender<(Vec<Held>, usize)>),
+    /// The new groups of sources whose keys are not signed.
+    NewGroups(oneshot::Sender<Vec<NewGroups>>),
     /// The upstream as a whole.
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
@@ -61,6 +76,8 @@ pub struct UpstreamInfo {
     pub median: Option<Duration>,
     /// Groups with pending events.
     pub active_groups: usize,
+    /// Dedicated slots.
+    pub dedicated: DedicatedInfo,
 }
 
 /// Does what is asked. Whoever asked and went away misses the answer and nothing else.
@@ -88,7 +105,17 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, taken);
         }
         Command::Live(reply) => answer(reply, driver.policies.live()),
+        Command::NewGroups(reply) => answer(reply, driver.admission.newcomers.all(now)),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
+        Command::Remove(targets, removal, reply) => {
+            driver.delivery.removals.begin(targets, removal, reply, &mut driver.engine, now);
+        }
+        Command::Work(job, reply) => {
+            driver.begin(job);
+            answer(reply, ());
+        }
+        Command::Waited(reply) => answer(reply, driver.engine.waited(now.mono)),
+        Command::Held(group, limit, reply) => answer(reply, driver.engine.held(&group, limit, now.mono)),
         Command::Upstream(reply) => {
             let (engine, settings) = (&driver.engine, driver.upstream.settings());
             let info = UpstreamInfo {
@@ -101,6 +128,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 slots: engine.slots(),
                 median: engine.median(),
                 active_groups: engine.active_groups(),
+                dedicated: engine.dedicated(now.mono),
             };
             answer(reply, info);
         }
@@ -115,11 +143,12 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             answer(reply, taken);
         }
         Command::Reload(settings, file, deliver, reply) => {
+            driver.admission.newcomers.set_limit(file.new_groups);
             driver.policies.replace(file);
             driver.upstream.replace(*settings);
             driver.apply_upstream(now);
             driver.engine.set_policies(driver.policies.policies(), now);
-            driver.delivery.replace(deliver);
+            driver.delivery.replace(traced(deliver, Arc::clone(&driver.shared.spans)));
             answer(reply, ());
         }
     }

@@ -11,11 +11,13 @@ use tokio::task::JoinSet;
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
+use super::removal::Removals;
 use super::watch::Watch;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
-use crate::event::{Event, EventId, Group, Lane, Now, Seq, Wall};
+use crate::event::{Event, EventId, Group, Lane, Now, Seq, Trace, WaitSplit, Wall};
 use crate::metrics::{EventMetrics, Metrics};
+use crate::store::notebook::Notebook;
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
 
 /// Bytes of bodies kept in memory between an event's commit and its first attempt. What does not fit is read from the store when
@@ -27,8 +29,8 @@ const EVENT_BYTES: usize = 2048;
 
 /// Something that was under way has ended.
 pub(super) enum Done {
-    /// An attempt, and of which event; `None` when the event could not be read.
-    Attempt(Ticket, Seq, Attempt, Option<Arc<Event>>),
+    /// An attempt, what its event waited for before it, and the event; `None` when that could not be read.
+    Attempt(Ticket, Seq, Attempt, WaitSplit, Option<Arc<Event>>),
     /// A batch of settlements.
     Settled(Batch, Vec<Settle>, Result<usize, Error>),
     /// A lane's next events.
@@ -39,6 +41,8 @@ pub(super) enum Done {
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
     LiveGone(LiveId),
+    /// A notebook was written, or not.
+    Noted(Result<(), String>),
 }
 
 /// How the attempt of a live request ended.
@@ -55,7 +59,7 @@ struct Ended {
     note: AttemptNote,
     source: Arc<str>,
     /// Of which event, for the log; `None` when it could not be read.
-    event: Option<(EventId, Group)>,
+    event: Option<(EventId, Group, Option<Trace>)>,
 }
 
 /// What is under way, and what belongs to it.
@@ -71,6 +75,7 @@ pub(super) struct Delivery {
     calls: Calls,
     window: Window,
     ended: HashMap<Seq, Ended>,
+    pub(super) removals: Removals,
     pub(super) watch: Watch,
 }
 
@@ -85,6 +90,7 @@ impl Delivery {
             store,
             deliver,
             policies,
+            watch: Watch::new(Arc::clone(&metrics)),
             metrics,
             counters: HashMap::new(),
             work: JoinSet::new(),
@@ -92,7 +98,7 @@ impl Delivery {
             calls: Calls::default(),
             window: Window::default(),
             ended: HashMap::new(),
-            watch: Watch::default(),
+            removals: Removals::default(),
         }
     }
 
@@ -135,7 +141,7 @@ impl Delivery {
             counters.suppressed();
         }
         // Those that are not genuine have no key either, and a lane of their own.
-        if event.lane.group.is_fallback() {
+        if event.group().is_fallback() {
             counters.fallback(&event.key_source);
         }
     }
@@ -151,6 +157,7 @@ impl Delivery {
         Queued {
             seq,
             lane: event.lane.clone(),
+            owner: event.owner.clone(),
             order: event.order.clone(),
             received: event.received,
             replay: false,
@@ -171,6 +178,7 @@ impl Delivery {
         match request {
             Request::Dispatch(dispatch) => self.dispatch(dispatch),
             Request::Live(dispatch) => {
+                self.metrics.waited_for(&dispatch.split);
                 let (cancel, cancelled) = oneshot::channel();
                 self.cancels.insert(dispatch.ticket, cancel);
                 self.calls.go(dispatch, Arc::clone(&self.deliver), cancelled, &mut self.work);
@@ -197,8 +205,14 @@ impl Delivery {
         }
     }
 
+    /// Writes a notebook, without waiting for the disk.
+    pub(super) fn write(&mut self, notebook: Notebook, bytes: Vec<u8>) {
+        self.work.spawn_blocking(move || Done::Noted(notebook.write(&bytes)));
+    }
+
     fn dispatch(&mut self, dispatch: Dispatch) {
         self.metrics.waited(dispatch.wait, dispatch.quiet);
+        self.metrics.waited_for(&dispatch.split);
         let kept = self.window.take(dispatch.seq);
         let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
         let (cancel, cancelled) = oneshot::channel();
@@ -211,10 +225,10 @@ impl Delivery {
             };
             let event = match event {
                 Ok(event) => event,
-                Err(attempt) => return Done::Attempt(ticket, seq, attempt, None),
+                Err(attempt) => return Done::Attempt(ticket, seq, attempt, dispatch.split, None),
             };
             let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
-            Done::Attempt(ticket, seq, attempt, Some(event))
+            Done::Attempt(ticket, seq, attempt, dispatch.split, Some(event))
         });
     }
 
@@ -245,7 +259,7 @@ impl Delivery {
     /// Tells the engine what ended.
     pub(super) fn tell(&mut self, done: Done, engine: &mut Engine, now: Now) {
         match done {
-            Done::Attempt(ticket, seq, mut attempt, event) => {
+            Done::Attempt(ticket, seq, mut attempt, waited, event) => {
                 self.cancels.remove(&ticket);
                 let ending = outcome::ending(&attempt);
                 if let Some(event) = &event
@@ -259,11 +273,12 @@ impl Delivery {
                 }
                 // Of an event that could not be read the source is not known either.
                 let source = event.as_ref().map_or_else(Arc::default, |event| Arc::clone(&event.source));
-                let event = event.map(|event| (event.id, event.lane.group.clone()));
-                self.ended.insert(seq, Ended { note: outcome::note(&attempt), source, event });
+                let event = event.map(|event| (event.id, event.group().clone(), event.trace));
+                self.ended.insert(seq, Ended { note: outcome::note(&attempt, waited), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
             }
-            Done::Live(None) => {}
+            Done::Live(None) | Done::Noted(Ok(())) => {}
+            Done::Noted(Err(error)) => tracing::warn!(error, "it is written again later"),
             Done::Live(Some(LiveEnd { ticket, ending, took, error })) => {
                 self.cancels.remove(&ticket);
                 self.finished(ticket, ending, (took, &error), engine, now);
@@ -317,15 +332,21 @@ impl Delivery {
         if matches!(settle.verdict, engine::Verdict::Begun) {
             return;
         }
-        let (source, event) =
+        let (mut source, mut event) =
             self.ended.remove(&settle.seq).map_or_else(Default::default, |ended| (ended.source, ended.event));
+        // One that a person ended had no attempt now that would say whose it is.
+        if let Some(ending) = self.removals.ended(settle.seq) {
+            (source, event) = (ending.source, Some((ending.id, ending.group, None)));
+        }
         match &settle.verdict {
             engine::Verdict::Delivered => self.counters(&source).delivered(),
             engine::Verdict::Dead(reason) => {
-                let (id, group) = event.map(|(id, group)| (id.to_string(), group.to_string())).unwrap_or_default();
-                tracing::warn!(id, group, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
+                let trace_id = event.as_ref().and_then(|(_, _, trace)| trace.map(Trace::id_text));
+                let (id, group) = event.map(|(id, group, _)| (id.to_string(), group.to_string())).unwrap_or_default();
+                tracing::warn!(id, group, trace_id, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
                 self.counters(&source).dead();
             }
+            engine::Verdict::Discarded => self.counters(&source).discarded(),
             _ => {}
         }
         self.window.forget(settle.seq);
@@ -337,6 +358,7 @@ pub(super) fn queued(pending: Pending) -> Queued {
     Queued {
         seq: pending.seq,
         lane: pending.lane,
+        owner: pending.owner,
         order: pending.order,
         received: pending.received,
         replay: pending.replay,
@@ -352,7 +374,7 @@ fn job(event: &Arc<Event>, dispatch: &Dispatch) -> Job {
         attempt: dispatch.attempt,
         will_retry: dispatch.will_retry,
         wait: dispatch.wait,
-        wait_reason: dispatch.reason.as_str().into(),
+        waited: dispatch.split.clone(),
         ..Job::new(Arc::clone(event))
     }
 }

@@ -203,7 +203,7 @@ async fn go(
 ) -> Done {
     let job = Job {
         wait: dispatch.wait,
-        wait_reason: dispatch.reason.as_str().into(),
+        waited: dispatch.split,
         timeout: Some(dispatch.timeout),
         keep_bytes: ANSWER_BYTES_MAX,
         ..Job::new(Arc::clone(&event))

@@ -3,35 +3,45 @@
 //! [`run::Driver`] is the loop. Everybody else speaks to it through a [`Handle`]: bounded channels in, answers out. No
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
+mod admission;
 pub mod alerts;
 mod append;
 pub mod budget;
 mod command;
+mod dedicated;
 mod delivery;
+pub mod job;
 pub mod live;
+mod newcomers;
 mod outcome;
 pub mod policy;
 mod recover;
 pub mod rejections;
 mod release;
+pub mod removal;
 mod run;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod upstream;
 mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::deliver::Deliver;
-pub use crate::engine::{BreakerState, GroupView, Policy, Rate, Slots, Sort, Survey};
-use crate::engine::{Engine, Settings};
-use crate::event::{Event, EventId, Group, Mono, Now, Seq, Wall};
+use crate::engine::{Admitted, Engine, Excess, Over, Settings};
+pub use crate::engine::{
+    BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, Policy, Rate, Removal, Slots, Sort, Survey,
+};
+use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
+use crate::spans::Recorder;
 use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
@@ -40,12 +50,18 @@ pub use alerts::{Alert, Alerts, Tested};
 pub use budget::{Budget, Charge, Crowded};
 use command::Command;
 pub use command::UpstreamInfo;
+use dedicated::Promoted;
+use job::Jobs;
+pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
+pub use newcomers::NewGroups;
+use newcomers::Newcomers;
 use policy::PolicyTable;
 pub use policy::{Change, Expiry, FilePolicies, Live};
 pub use rejections::{Rejection, Rejections};
 use release::Release;
 pub use release::Unreleased;
+pub use removal::{Removed, Target};
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -60,12 +76,14 @@ const WAITING_MAX: usize = 16_384;
 const CALLS_MAX: usize = 1_024;
 
 /// The driver made no turn for this long: something holds it, and `/healthz` says so.
-const STALLED_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
+const STALLED_AFTER: Duration = Duration::from_secs(10);
 
 /// A verified event on its way into the store, and who waits for the answer.
 struct Submission {
     event: Arc<Event>,
     reply: oneshot::Sender<Result<Stored, Shed>>,
+    /// That its group had room for it.
+    admitted: Admitted,
     /// Given back when the event is stored or refused, not when its sender stops waiting.
     _charge: Charge,
 }
@@ -95,6 +113,12 @@ pub enum Shed {
     /// This group holds too much of the little room left.
     #[error("this group holds too much of the room that is left")]
     GroupTooLarge,
+    /// As many events of this group wait as may; there is room again after so long at its present pace.
+    #[error("as many events of this group wait as may (groups: backlog)")]
+    Backlog(Duration),
+    /// This group sends more than the slots of its own can take; the same.
+    #[error("this group sends more than its own slots can take (groups.shed)")]
+    Outgrown(Duration),
     /// More wait than we can store in time.
     #[error("too many requests are waiting")]
     Busy,
@@ -116,10 +140,21 @@ impl Shed {
         match self {
             Self::Full => "full",
             Self::GroupTooLarge => "group_too_large",
+            Self::Backlog(_) => "backlog",
+            Self::Outgrown(_) => "outgrown",
             Self::Busy => "busy",
             Self::Unavailable => "unavailable",
             Self::Draining => "draining",
             Self::TooSlow => "too_slow",
+        }
+    }
+}
+
+impl From<Excess> for Shed {
+    fn from(excess: Excess) -> Self {
+        match excess.over {
+            Over::Backlog => Self::Backlog(excess.again),
+            Over::Outgrown => Self::Outgrown(excess.again),
         }
     }
 }
@@ -162,10 +197,12 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    jobs: Jobs,
     alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
     started: Now,
+    spans: Arc<Recorder>,
 }
 
 /// What every other part holds of the driver.
@@ -205,9 +242,16 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
+    let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
+    let (promoted, groups) = Promoted::open(parts.notebook.beside("dedicated.json"))?;
+    let known = parts.notebook.beside("known-groups");
+    let newcomers =
+        Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
+    engine.restore_promoted(groups, started);
     let shared = Arc::new(Shared {
         store: parts.store,
         clock: parts.clock,
@@ -216,11 +260,15 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        jobs,
         alerts: Alerts::default(),
         anybody: Group::fallback(),
         started,
+        spans,
     });
-    let driver = Driver::new((receiver, called), Arc::clone(&shared), engine, (policies, upstream), parts.deliver);
+    let channels = (receiver, called, facts.downgrade());
+    let tables = (policies, upstream, promoted, newcomers);
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -263,7 +311,7 @@ impl Handle {
     pub async fn submit(&self, event: Arc<Event>, charge: Charge) -> Result<Stored, Shed> {
         self.shared.store.admits(&event.lane.group)?;
         let (reply, answer) = oneshot::channel();
-        let submission = Fact::Submitted(Submission { event, reply, _charge: charge });
+        let submission = Fact::Submitted(Submission { event, reply, admitted: Admitted::default(), _charge: charge });
         match self.facts.try_send(submission) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => return Err(Shed::Busy),
@@ -348,7 +396,7 @@ impl Handle {
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn survey(&self, late: std::time::Duration) -> Result<(Survey, std::time::Duration), Ended> {
+    pub async fn survey(&self, late: Duration) -> Result<(Survey, Duration), Ended> {
         self.ask(|reply| Command::Survey(late, reply)).await
     }
 
@@ -393,6 +441,30 @@ impl Handle {
         self.ask(|reply| Command::Cancel(group, reply)).await
     }
 
+    /// What events and live requests of all groups waited for that got their lease in the last minute.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn waited(&self) -> Result<WaitSplit, Ended> {
+        self.ask(Command::Waited).await
+    }
+
+    /// Order keys of a group whose head waits for a further attempt, or is one: those that have waited longest, and how many there are.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn held(&self, group: Group, limit: usize) -> Result<(Vec<Held>, usize), Ended> {
+        self.ask(|reply| Command::Held(group, limit, reply)).await
+    }
+
+    /// The new groups of every source whose key the signature does not cover, by source.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn new_groups(&self) -> Result<Vec<NewGroups>, Ended> {
+        self.ask(Command::NewGroups).await
+    }
+
     /// The upstream as a whole.
     ///
     /// # Errors
@@ -434,7 +506,7 @@ impl Handle {
 
     /// How long ago the driver's last turn was.
     #[must_use]
-    pub fn beat_age(&self) -> std::time::Duration {
+    pub fn beat_age(&self) -> Duration {
         self.shared.clock.now().mono.since(Mono(self.shared.beat.load(Ordering::Relaxed)))
     }
 
@@ -503,6 +575,12 @@ impl Handle {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
+    }
+
+    /// Where spans go.
+    #[must_use]
+    pub fn spans(&self) -> &Arc<Recorder> {
+        &self.shared.spans
     }
 
     /// The clock that all parts share.

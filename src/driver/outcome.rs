@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::deliver::{Attempt, BodyEnd, Follows, Limit, Outcome, RetryAfter, RetryScope};
 use crate::engine::{self, Ending, Scope};
+use crate::event::WaitSplit;
 use crate::store::{AttemptNote, EXCERPT_BYTES_MAX};
 
 /// What the engine is told. The rule itself is `deliver::follows`; nothing is decided here.
@@ -44,8 +45,8 @@ fn retry_after(attempt: &Attempt) -> Option<engine::RetryAfter> {
     }
 }
 
-/// What is kept of an attempt.
-pub(super) fn note(attempt: &Attempt) -> AttemptNote {
+/// What is kept of an attempt, before which its event waited for this.
+pub(super) fn note(attempt: &Attempt, waited: WaitSplit) -> AttemptNote {
     let excerpt = attempt.answer.as_ref().map(|answer| answer.body.slice(..answer.body.len().min(EXCERPT_BYTES_MAX)));
     AttemptNote {
         number: attempt.number,
@@ -56,6 +57,7 @@ pub(super) fn note(attempt: &Attempt) -> AttemptNote {
         error: attempt.error.clone(),
         excerpt: excerpt.unwrap_or_default(),
         refused: matches!(ending(attempt), Ending::Client(_)),
+        waited,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -26,6 +27,8 @@ pub struct FilePolicies {
     pub fallback: Policy,
     /// A glob on the written form, and the policy of those it matches; the first match counts.
     pub overrides: Vec<(String, Policy)>,
+    /// New groups a time of one source, where its key is not signed; beyond it they share overflow lanes. `None`: as many as come.
+    pub new_groups: Option<Rate>,
     /// By a source's name: how long an event of it may hold its order key.
     pub order_max_hold: HashMap<Arc<str>, Duration>,
 }
@@ -45,6 +48,9 @@ pub struct Change {
     /// Its attempts a time: how many, in how many microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<(u32, u64)>,
+    /// Its events that may wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<u32>,
 }
 
 /// A change that is in force, of a group or of the upstream.
@@ -90,6 +96,8 @@ impl Expiry {
 pub(super) struct PolicyTable {
     file: RwLock<FilePolicies>,
     live: RwLock<BTreeMap<Group, Live>>,
+    /// Whether any group has a cap of its backlog: most gateways have none, and then nobody is asked.
+    capped: AtomicBool,
     notebook: Notebook,
 }
 
@@ -104,7 +112,9 @@ impl PolicyTable {
                 .map_err(|error| format!("{notebook}: {error}; remove the file to begin without them"))?
         };
         let live = noted.into_iter().filter_map(|(name, live)| Some((Group::from_written(&name)?, live))).collect();
-        Ok(Arc::new(Self { file: RwLock::new(file), live: RwLock::new(live), notebook }))
+        let table = Self { file: RwLock::new(file), live: RwLock::new(live), capped: AtomicBool::new(false), notebook };
+        table.note_caps();
+        Ok(Arc::new(table))
     }
 
     /// The function that the engine asks.
@@ -115,6 +125,18 @@ impl PolicyTable {
 
     pub(super) fn replace(&self, file: FilePolicies) {
         *self.file.write() = file;
+        self.note_caps();
+    }
+
+    fn note_caps(&self) {
+        let by_file = self.file.read().caps_backlogs();
+        let capped = by_file || self.live.read().values().any(|live| live.change.backlog.is_some());
+        self.capped.store(capped, Ordering::Relaxed);
+    }
+
+    /// Whether any group has a cap of its backlog.
+    pub(super) fn caps_backlogs(&self) -> bool {
+        self.capped.load(Ordering::Relaxed)
     }
 
     /// What holds for `group`.
@@ -122,6 +144,7 @@ impl PolicyTable {
         let mut policy = self.file.read().of(group);
         if let Some(live) = self.live.read().get(group) {
             live.change.apply(&mut policy);
+            policy.named = true;
         }
         policy
     }
@@ -179,18 +202,27 @@ impl PolicyTable {
         let bytes = serde_json::to_vec_pretty(&noted).map_err(|error| error.to_string())?;
         self.notebook.write(&bytes)?;
         *self.live.write() = next;
+        self.note_caps();
         Ok(())
     }
 }
 
 impl FilePolicies {
+    fn caps_backlogs(&self) -> bool {
+        let overrides = self.overrides.iter().map(|(_, policy)| policy);
+        overrides.chain([&self.defaults, &self.fallback]).any(|policy| policy.backlog.is_some())
+    }
+
     /// What the file says about `group`.
     #[must_use]
     pub fn of(&self, group: &Group) -> Policy {
         if *group == Group::fallback() {
             return self.fallback;
         }
-        self.matching(group).and_then(|at| self.overrides.get(at)).map_or(self.defaults, |(_, policy)| *policy)
+        let matching = self.matching(group).and_then(|at| self.overrides.get(at));
+        // There is no end of groups that a pattern matches.
+        let named = |glob: &str| !glob.contains(['*', '?']);
+        matching.map_or(self.defaults, |(glob, policy)| Policy { named: named(glob), ..*policy })
     }
 
     /// The place of the override that `group` matches. The fallback lane has a policy of its own and matches none.
@@ -209,6 +241,7 @@ impl Change {
             weight: self.weight.or(before.weight),
             concurrency: self.concurrency.or(before.concurrency),
             rate: self.rate.or(before.rate),
+            backlog: self.backlog.or(before.backlog),
         }
     }
 
@@ -216,6 +249,8 @@ impl Change {
         policy.paused = self.paused.unwrap_or(policy.paused);
         policy.weight = self.weight.unwrap_or(policy.weight);
         policy.concurrency = self.concurrency.or(policy.concurrency);
+        policy.chosen |= self.concurrency.is_some();
+        policy.backlog = self.backlog.or(policy.backlog);
         if let Some((events, micros)) = self.rate {
             policy.rate = Some(Rate { events, per: Duration::from_micros(micros) });
         }
@@ -285,7 +320,7 @@ mod tests {
         table.change(&big, Change { weight: Some(2.0), ..Change::default() }, Expiry::Usual, now).unwrap();
 
         let again = PolicyTable::open(file, notebook()).unwrap();
-        assert_eq!(again.of(&big), Policy { paused: true, weight: 2.0, ..Policy::default() });
+        assert_eq!(again.of(&big), Policy { paused: true, weight: 2.0, named: true, ..Policy::default() });
         assert!(again.expire(now.plus(Duration::from_hours(23))).is_empty());
         assert_eq!(again.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&big));
         assert_eq!(again.of(&big).weight, 4.0);

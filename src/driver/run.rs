@@ -10,15 +10,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, Sleep};
 
+use super::admission::Admission;
 use super::append::Appends;
 use super::command::Command;
+use super::dedicated::Promoted;
 use super::delivery::Delivery;
+use super::job::{self, Job};
 use super::live::Call;
+use super::newcomers::{NewGroups, Newcomers};
 use super::policy::PolicyTable;
+use super::traced::traced;
 use super::upstream::UpstreamTable;
-use super::{Fact, Shared, recover};
+use super::{Fact, Shared, Submission, recover};
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, Engine};
 use crate::event::{Mono, Now};
@@ -40,24 +46,46 @@ pub struct Driver {
     pub(super) policies: Arc<PolicyTable>,
     pub(super) delivery: Delivery,
     pub(super) upstream: UpstreamTable,
+    promoted: Promoted,
+    pub(super) admission: Admission,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
+    /// For jobs, which ask like everybody else.
+    asking: mpsc::WeakSender<Fact>,
+    jobs: JoinSet<()>,
     appends: Appends,
     stopping: bool,
 }
 
 impl Driver {
     pub(super) fn new(
-        (facts, calls): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>),
+        (facts, calls, asking): (mpsc::Receiver<Fact>, mpsc::Receiver<Call>, mpsc::WeakSender<Fact>),
         shared: Arc<Shared>,
         engine: Engine,
-        (policies, upstream): (Arc<PolicyTable>, UpstreamTable),
+        (policies, upstream, promoted, newcomers): (Arc<PolicyTable>, UpstreamTable, Promoted, Newcomers),
         deliver: Deliver,
     ) -> Self {
+        let deliver = traced(deliver, Arc::clone(&shared.spans));
         let delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        Self { shared, engine, policies, upstream, delivery, facts, calls, appends, stopping: false }
+        let jobs = JoinSet::new();
+        let admission = Admission::new(Arc::clone(&shared), newcomers);
+        Self {
+            shared,
+            engine,
+            policies,
+            delivery,
+            upstream,
+            promoted,
+            admission,
+            facts,
+            calls,
+            asking,
+            jobs,
+            appends,
+            stopping: false,
+        }
     }
 
     /// Takes up what the store holds from before. Called once, before [`Driver::run`].
@@ -71,7 +99,22 @@ impl Driver {
         if totals.recovered > 0 {
             tracing::info!(pending = totals.recovered, interrupted, "events from before are taken up");
         }
+        for job in self.shared.jobs.running() {
+            tracing::info!(
+                job = job.id,
+                group = job.group,
+                done = job.done,
+                total = job.total,
+                "a job from before goes on"
+            );
+            self.begin(job);
+        }
         Ok(())
+    }
+
+    /// A job that is written down is worked on from now on.
+    pub(super) fn begin(&mut self, job: Job) {
+        self.jobs.spawn(job::work(job, self.asking.clone(), Arc::clone(&self.shared)));
     }
 
     /// Runs until it is told to stop, everything submitted before is answered, and what was in flight has ended and is settled.
@@ -102,9 +145,13 @@ impl Driver {
             }
             self.execute(now);
             self.delivery.watch.say(&mut self.engine, now.mono);
+            if self.delivery.watch.has_promoted() {
+                self.promoted.keep(&self.engine.promoted());
+            }
             alarm.set(self.engine.poll_timeout(), now.mono);
             self.shared.beat.store(now.mono.0, Ordering::Relaxed);
             if self.stopping && self.appends.is_idle() && self.engine.is_drained() {
+                self.admission.newcomers.close();
                 return;
             }
         }
@@ -114,7 +161,7 @@ impl Driver {
     fn take(&mut self, facts: &mut Vec<Fact>, now: Now) {
         for fact in facts.drain(..) {
             match fact {
-                Fact::Submitted(submission) => self.appends.gather(submission),
+                Fact::Submitted(submission) => self.admit(submission, now),
                 Fact::Release(release) => self.appends.gather_release(release),
                 Fact::Command(command) => self.obey(*command, now),
                 Fact::Stop => self.stopping = true,
@@ -125,15 +172,27 @@ impl Driver {
             self.delivery.tell(done, &mut self.engine, now);
         }
         if self.stopping {
-            self.stop();
+            self.stop(now);
         }
         if self.engine.poll_timeout().is_some_and(|at| at <= now.mono) {
             self.engine.on_timeout(now);
         }
     }
 
+    /// Takes a submission in, or refuses it where its group has as much as it may: before it is written, so that nothing refused is
+    /// ever stored.
+    fn admit(&mut self, mut submission: Submission, now: Now) {
+        if self.policies.caps_backlogs() || self.engine.sheds() {
+            match self.engine.admit(&submission.event.lane.group, now) {
+                Ok(admitted) => submission.admitted = admitted,
+                Err(excess) => return submission.refuse(excess.into()),
+            }
+        }
+        self.appends.gather(submission);
+    }
+
     fn execute(&mut self, now: Now) {
-        self.appends.start(now);
+        self.appends.start(&mut self.admission, &mut self.engine, now);
         while let Some(request) = self.engine.poll_request(now) {
             self.delivery.begin(request);
         }
@@ -142,6 +201,9 @@ impl Driver {
     /// The batch is durable, or was refused: only now are its senders answered, and only now may it be delivered (I7).
     fn appended(&mut self, result: super::append::Finished) {
         let now = self.shared.clock.now();
+        for (group, admitted) in result.admitted() {
+            self.engine.on_came(group, admitted);
+        }
         let queued = self.appends.answer(result, &mut self.delivery, now.mono);
         if !queued.is_empty() {
             self.engine.on_appended(queued, now);
@@ -149,7 +211,7 @@ impl Driver {
     }
 
     /// Refuses further submissions and leases; what waits in the channel came before and is taken along.
-    fn stop(&mut self) {
+    fn stop(&mut self, now: Now) {
         self.engine.begin_drain();
         self.facts.close();
         // Nobody of those who wait there will have a turn: dropping them says so.
@@ -157,7 +219,7 @@ impl Driver {
         while let Ok(_unserved) = self.calls.try_recv() {}
         while let Ok(fact) = self.facts.try_recv() {
             match fact {
-                Fact::Submitted(submission) => self.appends.gather(submission),
+                Fact::Submitted(submission) => self.admit(submission, now),
                 Fact::Release(release) => self.appends.gather_release(release),
                 Fact::Command(_) | Fact::Stop => {}
             }
@@ -176,6 +238,10 @@ impl Driver {
             self.apply_upstream(now);
         }
         self.delivery.watch.tick();
+        while self.jobs.try_join_next().is_some() {}
+        if let Some((notebook, known)) = self.admission.newcomers.due(now.wall) {
+            self.delivery.write(notebook, known);
+        }
         self.show_sizes(now);
     }
 
@@ -185,7 +251,7 @@ impl Driver {
         self.engine.set_upstream_paused(self.upstream.is_paused());
     }
 
-    fn show_sizes(&self, now: Now) {
+    fn show_sizes(&mut self, now: Now) {
         let usage = self.shared.store.usage();
         let metrics = &self.shared.metrics;
         metrics.backlog_events.set(gauge(usage.pending));
@@ -201,8 +267,18 @@ impl Driver {
             BreakerState::HalfOpen => 2,
             BreakerState::Open { .. } => 3,
         };
-        let slots = [("busy", slots.busy), ("slow", slots.slow), ("retry", slots.retry), ("free", slots.free)];
+        let slots = [
+            ("busy", slots.busy),
+            ("slow", slots.slow),
+            ("retry", slots.retry),
+            ("free", slots.free),
+            ("dedicated", slots.dedicated),
+        ];
         metrics.scheduler(slots, breaker);
+        for NewGroups { source, per_minute, .. } in self.admission.newcomers.all(now) {
+            metrics.new_groups_per_minute(&source, per_minute);
+        }
+        metrics.overflow_events.set(gauge(self.engine.overflow_events()));
         let counted = metrics.invariant_violations.get();
         metrics.invariant_violations.inc_by(self.engine.violations().saturating_sub(counted));
     }

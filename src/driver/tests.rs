@@ -1,5 +1,7 @@
 //! The loop over a store that the test holds still: what is answered, when, and in which batches.
 
+mod removals;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use crate::store::memory::{Call, Memory};
 
 struct World {
     memory: Memory,
+    clock: Arc<TestClock>,
     handle: Handle,
     driver: JoinHandle<()>,
 }
@@ -24,22 +27,27 @@ fn world() -> World {
     world_with(Arc::new(|job| Box::pin(async move { delivered(job.attempt) })))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test ends what it begins")]
 fn world_with(deliver: Deliver) -> World {
-    let clock: Arc<dyn Clock> = Arc::new(TestClock::at(Wall::from_unix_s(1_700_000_000)));
+    world_of(deliver, Settings::default(), FilePolicies::default())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test ends what it begins")]
+fn world_of(deliver: Deliver, settings: Settings, policies: FilePolicies) -> World {
+    let test_clock = Arc::new(TestClock::at(Wall::from_unix_s(1_700_000_000)));
+    let clock: Arc<dyn Clock> = Arc::clone(&test_clock) as _;
     let memory = Memory::new(Arc::clone(&clock));
     let (driver, handle) = new(Parts {
         store: Arc::new(memory.clone()),
         clock,
         metrics: Arc::new(Metrics::new("none")),
         deliver,
-        settings: Settings::default(),
-        policies: FilePolicies::default(),
+        settings,
+        policies,
         notebook: Notebook::default(),
         seed: 1,
     })
     .unwrap();
-    World { memory, handle, driver: tokio::spawn(driver.run()) }
+    World { memory, clock: test_clock, handle, driver: tokio::spawn(driver.run()) }
 }
 
 fn delivered(number: u32) -> Attempt {
@@ -78,12 +86,13 @@ impl World {
     }
 }
 
-fn event(number: u8, bytes: usize) -> Event {
+pub(super) fn event(number: u8, bytes: usize) -> Event {
     Event {
         id: EventId::new(Wall(u64::from(number)), &[number; 10]),
         received: Wall(u64::from(number)),
         source: "test".into(),
         lane: Lane { group: Group::of(&["g"]), inner: None },
+        owner: None,
         key_source: KeySource::NoRule,
         order: None,
         fingerprint: None,
@@ -320,4 +329,62 @@ async fn a_live_request_is_refused_while_the_node_ends() {
     assert!(under_way.await.unwrap().is_ok(), "what is in flight is finished");
     (&mut w.driver).await.unwrap();
     assert_eq!(w.call(3).await.unwrap(), Err(Unanswered::Draining));
+}
+
+/// An event of a group that its signature does not cover.
+fn unsigned(group: &str) -> Event {
+    let key_source = KeySource::Rule { rule: "headers.x-shop".into(), signed: false };
+    Event { lane: Lane { group: Group::of(&[group]), inner: None }, key_source, ..event(1, 1) }
+}
+
+async fn take(w: &World, event: Event) -> Result<Stored, Shed> {
+    w.handle.submit(Arc::new(event), Budget::new(usize::MAX).open(Some(0)).unwrap()).await
+}
+
+/// Where each event waited, oldest first.
+async fn lanes(w: &World) -> Vec<String> {
+    let records = w.handle.events(Query { limit: 1000, ..Query::default() }).await.unwrap().records;
+    records.iter().rev().map(|record| record.lane.group.to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_groups_beyond_the_rate_go_to_their_sources_overflow_lanes_and_are_delivered() {
+    let limit = Some(Rate { events: 2, per: Duration::from_mins(1) });
+    let policies = FilePolicies { new_groups: limit, ..FilePolicies::default() };
+    let everything = |job: crate::deliver::Job| Box::pin(async move { delivered(job.attempt) }) as _;
+    let w = world_of(Arc::new(everything), Settings::default(), policies);
+    for n in 0..5 {
+        assert!(take(&w, unsigned(&format!("old-{n}"))).await.is_ok());
+    }
+    w.clock.advance(Duration::from_hours(25));
+    for n in 0..4 {
+        assert!(take(&w, unsigned(&format!("new-{n}"))).await.is_ok());
+    }
+    assert!(take(&w, unsigned("old-1")).await.is_ok());
+    let found = lanes(&w).await;
+    assert_eq!(found[5..7], ["new-0", "new-1"]);
+    assert!(found[7..9].iter().all(|lane| lane.starts_with("~overflow-") && lane.ends_with("~test")), "{found:?}");
+    assert_eq!(found[9], "old-1");
+    let of_group = Query { group: Some(Group::of(&["new-3"])), limit: 10, ..Query::default() };
+    let record = w.handle.events(of_group).await.unwrap().records.remove(0);
+    assert_eq!((record.home().group.as_str(), record.status), ("new-3", Status::Delivered));
+    let figures = w.handle.new_groups().await.unwrap();
+    assert_eq!((figures[0].per_minute, figures[0].learned, &*figures[0].source), (4, true, "test"));
+    let text = w.handle.metrics().encode().unwrap();
+    assert!(text.contains(r#"fairlane_overflowed_events_total{source="test",reason="new_groups"} 2"#), "{text}");
+    assert!(text.contains(r#"fairlane_new_groups_total{source="test"} 7"#), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overflow_lane_that_holds_too_much_of_a_full_disk_is_refused_and_no_other() {
+    let nothing = |_| Box::pin(std::future::pending()) as _;
+    let w = world_of(Arc::new(nothing), Settings { max_active: 1, ..Settings::default() }, FilePolicies::default());
+    let of = |group: &str| Event { lane: Lane { group: Group::of(&[group]), inner: None }, ..event(1, 1) };
+    assert!(take(&w, of("a")).await.is_ok());
+    assert!(take(&w, of("b")).await.is_ok());
+    let shared = lanes(&w).await.remove(1);
+    w.memory.refuse(&Group::from_written(&shared).unwrap());
+    assert_eq!(take(&w, of("b")).await, Err(Shed::GroupTooLarge));
+    assert!(take(&w, of("a")).await.is_ok());
+    assert_eq!(w.handle.group(Group::of(&["b"])).await.unwrap().overflow.map(|lane| lane.to_string()), Some(shared));
 }

@@ -1,9 +1,11 @@
 //! What people are told of the upstream: how it answered last, and one line of the log for each change of a breaker.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Ending, Engine, Notice};
-use crate::event::{Mono, Wall};
+use crate::engine::{Dedication, Ending, Engine, Notice};
+use crate::event::{Group, Mono, Wall};
+use crate::metrics::Metrics;
 
 /// Lines about breakers of groups in one second; further changes are counted and said in one line. When a receiver that all groups
 /// share fails, all their breakers open at about the same time.
@@ -27,18 +29,30 @@ pub struct LastAnswers {
     pub failure: Option<Failure>,
 }
 
-/// Watches attempts and breakers for people.
-#[derive(Debug, Default)]
+/// Watches attempts, breakers and dedicated slots for people.
+#[derive(Debug)]
 pub(super) struct Watch {
+    metrics: Arc<Metrics>,
     last: LastAnswers,
     /// Lines about groups in this second.
     lines: u32,
     /// Changes of groups' breakers in this second without a line of their own.
     opened: u32,
     closed: u32,
+    /// Groups got slots of their own, or gave them back.
+    promoted: bool,
 }
 
 impl Watch {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, last: LastAnswers::default(), lines: 0, opened: 0, closed: 0, promoted: false }
+    }
+
+    /// Whether groups got slots of their own, or gave them back, since the last call.
+    pub(super) fn has_promoted(&mut self) -> bool {
+        std::mem::take(&mut self.promoted)
+    }
+
     /// An attempt ended, with this error where it failed.
     pub(super) fn ended(&mut self, ending: Ending, error: &str, now: Wall) {
         match ending {
@@ -97,6 +111,17 @@ impl Watch {
                 self.lines += 1;
                 tracing::info!(%group, after_s = rounded(*after), "a group's breaker is closed: its events go again");
             }
+            Notice::Dedication { group, from, to, demand, backlog } => {
+                self.metrics.dedicated(to.as_str());
+                self.promoted |= from.has_slots() != to.has_slots();
+                say_dedication(group, (*from, *to), *demand, *backlog);
+            }
+            Notice::Shedding { group, above: Some(backlog) } => {
+                tracing::warn!(%group, backlog, "a group has outgrown what it can be given: what would make its backlog larger is refused");
+            }
+            Notice::Shedding { group, above: None } => {
+                tracing::info!(%group, "nothing of a group is refused any more for having outgrown what it can be given");
+            }
         }
     }
 
@@ -108,6 +133,36 @@ impl Watch {
             tracing::warn!(opened, closed, "further groups' breakers opened or closed; their events wait");
         } else if closed > 0 {
             tracing::info!(closed, "further groups' breakers are closed");
+        }
+    }
+}
+
+/// One line for each change of how a group stands with slots of its own.
+fn say_dedication(group: &Group, (from, to): (Dedication, Dedication), demand: f64, backlog: u64) {
+    let demand = (demand * 1_000.0).round() / 1_000.0;
+    let (from, moved) = (from.as_str(), (from, to));
+    let to = to.as_str();
+    match moved {
+        (_, Dedication::Watching) => {
+            tracing::info!(%group, from, to, demand, backlog, "a group demands a large part of all slots: it is watched");
+        }
+        (Dedication::Cooling, Dedication::Promoted) => {
+            tracing::info!(%group, from, to, demand, backlog, "a group demands more again: it keeps its own slots");
+        }
+        (_, Dedication::Promoted) => {
+            tracing::info!(%group, from, to, demand, backlog, "a group has slots of its own now");
+        }
+        (_, Dedication::Cooling) => {
+            tracing::info!(%group, from, to, demand, backlog, "a group with slots of its own demands little");
+        }
+        (_, Dedication::NoLane) => {
+            tracing::warn!(%group, from, to, demand, backlog, "a group outgrows its share and all dedicated slots are taken: it goes no faster");
+        }
+        (Dedication::Promoted | Dedication::Cooling, Dedication::Steady) => {
+            tracing::info!(%group, from, to, demand, backlog, "a group gave its own slots back");
+        }
+        (_, Dedication::Steady) => {
+            tracing::info!(%group, from, to, demand, backlog, "a group demands no large part of the slots any more");
         }
     }
 }
@@ -124,7 +179,7 @@ mod tests {
 
     #[test]
     fn of_many_groups_a_few_have_lines_and_the_others_are_counted_until_the_second_is_over() {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(Arc::new(Metrics::new("none")));
         for number in 0..100 {
             let group = Group::of(&[format!("g{number}")]);
             watch.say_one(&Notice::GroupOpened { group: group.clone(), until: Mono(9), failures: 10 }, Mono(1));
@@ -137,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_says_nothing_about_the_upstream_is_no_answer_of_its() {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(Arc::new(Metrics::new("none")));
         for ending in [Ending::Cancelled, Ending::NotSent, Ending::Never(None)] {
             watch.ended(ending, "cancelled", Wall(1));
         }

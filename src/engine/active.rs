@@ -29,6 +29,7 @@ impl Engine {
                 }
             }
         }
+        self.overflow.lanes += usize::from(name.group.is_overflow());
         let lid = self.lanes.insert(lane);
         match &name.inner {
             None => group.plain = Some(lid),
@@ -55,6 +56,9 @@ impl Engine {
         group.quick = self.upstream.outbreak.recall(name);
         let gid = self.groups.insert(group);
         self.names.insert(name.clone(), gid);
+        if self.dedicated.has_slots(name) {
+            self.settle_on_own(gid);
+        }
         gid
     }
 
@@ -67,6 +71,7 @@ impl Engine {
         let Some(lane) = self.lanes.remove(lid) else { return };
         let gid = lane.group;
         let Some(group) = self.groups.get_mut(gid) else { return };
+        self.overflow.lanes -= usize::from(group.name.is_overflow());
         match lane.inner {
             None => group.plain = None,
             Some(inner) => {
@@ -84,6 +89,9 @@ impl Engine {
         self.wakes.remove(&mut self.wake_places, gid);
         if let Some(mut group) = self.groups.remove(gid) {
             self.names.remove(&group.name);
+            if group.own.is_some() {
+                self.dedicated.active.retain(|active| *active != gid);
+            }
             self.upstream.outbreak.remember(&group.name, group.quick);
             self.ledgers.put(group.name.clone(), std::mem::take(&mut group.ledger));
             self.dormant.put(group, self.moment());

@@ -4,6 +4,7 @@ use super::counts::Stage;
 use super::due::Place;
 use super::fact::Removal;
 use super::lease::removal_verdict;
+use super::overflow::Member;
 use super::request::Settle;
 use super::settle::After;
 use super::tags::Weight;
@@ -15,6 +16,7 @@ impl Engine {
     pub fn set_settings(&mut self, settings: Settings, now: Now) {
         let now = self.tick(now);
         self.settings = settings;
+        self.fit_dedicated(now.mono);
         self.refresh_all(now);
     }
 
@@ -28,6 +30,7 @@ impl Engine {
             let Some(policy) = self.groups.get(gid).map(|group| (self.policies)(&group.name)) else { continue };
             self.apply(gid, policy);
         }
+        self.fit_dedicated(now.mono);
         self.refresh_all(now);
     }
 
@@ -38,6 +41,7 @@ impl Engine {
             self.apply(gid, policy);
             self.touch_group(gid, now.mono);
         }
+        self.fit_dedicated(now.mono);
     }
 
     fn apply(&mut self, gid: u32, policy: Policy) {
@@ -104,6 +108,12 @@ impl Engine {
         tickets.len()
     }
 
+    /// Whether an attempt of the event is under way, or what follows for it is not durable yet.
+    #[must_use]
+    pub fn is_under_way(&self, seq: Seq) -> bool {
+        matches!(self.retries.place(seq), Some(Place::Leased(_) | Place::Settling))
+    }
+
     /// Ends one event without delivering it. `retrying` says how the store has it, for one that is not in memory. An attempt in flight
     /// is cancelled first, and if it succeeds nevertheless the event is delivered. False when the engine has no such event, or it is
     /// ending already.
@@ -138,7 +148,7 @@ impl Engine {
                 }
                 match if retrying { None } else { lane.remove_fresh(seq) } {
                     Some(ev) => (from, After::ended(lid, ev)),
-                    None => (from, After::Ended { lid, key: None, unread: true }),
+                    None => (from, After::Ended { lid, key: None, unread: true, member: Member::default() }),
                 }
             }
         };

@@ -39,6 +39,11 @@ impl Counts {
         self.settling += other.settling;
     }
 
+    /// What waits: the backlog, as caps count it.
+    pub(super) fn waiting(&self) -> u64 {
+        self.queued + self.retrying
+    }
+
     pub(super) fn total(&self) -> u64 {
         self.queued + self.retrying + u64::from(self.in_flight) + u64::from(self.settling)
     }

@@ -13,6 +13,9 @@ use crate::event::{Group, Mono};
 /// Looked at in one step: two, so that the sweep is faster than groups can fall asleep.
 const LOOKS: usize = 2;
 
+/// Records at most: at some 100 bytes each and two for its name, 1 M groups that still owe take less than 100 MB.
+const RECORDS_MAX: usize = 1_000_000;
+
 #[derive(Debug)]
 struct Record {
     /// Which sleep this is: an older entry in the order is void.
@@ -84,6 +87,17 @@ impl Dormant {
         let record = Record { sleep, tag: group.tag, estimate: group.estimate, slow: group.slow, bound };
         self.order.push_back((group.name.clone(), sleep));
         self.records.insert(group.name, record);
+        while self.order.len() > RECORDS_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    /// The one that has been asleep longest is forgiven what it owes.
+    fn forget_oldest(&mut self) {
+        let Some((name, sleep)) = self.order.pop_front() else { return };
+        if self.records.get(&name).is_some_and(|record| record.sleep == sleep) {
+            self.records.remove(&name);
+        }
     }
 
     /// A group wakes up: what was remembered of it is put into `group`.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Queued;
+use super::overflow::Member;
 use crate::event::{Group, Lane, Mono, Now, Seq, Wall};
 
 /// A pending event in memory.
@@ -23,12 +24,12 @@ pub(super) struct Ev {
     pub(super) replay: bool,
     /// It found its group within its head start.
     pub(super) quiet: bool,
-    /// It found others of its lane before it.
-    pub(super) behind: bool,
-    /// It waited for an earlier event of its order key.
-    pub(super) keyed: bool,
+    /// How long it waited for an earlier event of its order key; four bytes, for a million events are in memory.
+    pub(super) held_ms: u32,
     /// The store has it as retrying.
     pub(super) retrying: bool,
+    /// Whose it is, if it waits in an overflow lane.
+    pub(super) member: Member,
 }
 
 impl Ev {
@@ -44,16 +45,25 @@ impl Ev {
             held_from: None,
             replay: false,
             quiet: false,
-            behind: true,
-            keyed: false,
+            held_ms: 0,
             retrying: false,
+            member: Member::default(),
         }
     }
 
     /// From what the store says.
     pub(super) fn from_queued(event: Queued, now: Now) -> (Lane, Self) {
+        let member = Member::of(&event.lane, event.owner.as_ref());
+        // In a lane that others share, order keys of different owners are different.
+        let order = match (event.order, &event.owner) {
+            (Some(key), Some(owner)) => {
+                Some(Group::joined([&owner.group].into_iter().chain(&owner.inner).chain([&key])))
+            }
+            (order, _) => order,
+        };
         let ev = Self {
-            order: event.order,
+            order,
+            member,
             since: on_line(now, event.received),
             received: on_line(now, event.received),
             first: event.first_attempt.map(|at| on_line(now, at)),
@@ -63,6 +73,12 @@ impl Ev {
             ..Self::new(event.seq)
         };
         (event.lane, ev)
+    }
+
+    /// The event before it with its order key has ended: it may go from now on.
+    pub(super) fn freed(self, now: Mono) -> Self {
+        let held = since_line(self.since, now).as_millis();
+        Self { held_ms: u32::try_from(held).unwrap_or(u32::MAX), ..self }
     }
 
     /// How long ago its first attempt began.

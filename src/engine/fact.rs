@@ -11,6 +11,8 @@ pub struct Queued {
     pub seq: Seq,
     /// Where it waits.
     pub lane: Lane,
+    /// The lane that it belongs to, where it waits in an overflow lane instead ([`Engine::place`](super::Engine::places)).
+    pub owner: Option<Lane>,
     /// Events of one group that share this go one after another (R7).
     pub order: Option<Group>,
     /// When it was received.

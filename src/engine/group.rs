@@ -9,11 +9,12 @@ use super::inside::Inside;
 use super::lazy::Lazy;
 use super::ledger::Ledger;
 use super::live::Calls;
+use super::own::{self, Own};
 use super::price::Ewma;
 use super::rate::Gcra;
-use super::request::WaitReason;
 use super::stats::LastSecond;
 use super::tags::{Tag, Turn, Weight};
+use super::wait::Stops;
 use super::{Policy, Settings, Upstream};
 use crate::event::{Group, Mono};
 
@@ -22,27 +23,14 @@ use crate::event::{Group, Mono};
 pub(super) enum Standing {
     Idle,
     Ready(Class),
+    /// Ready on slots of its own: in no heap (R12).
+    Own(Class),
     Capped,
     Limited,
     Paused,
     Broken,
     RetryAfter,
     RetrySlots,
-}
-
-impl Standing {
-    /// What an event waits for whose group stands here; `None` when it waits for its turn.
-    pub(super) fn reason(self) -> Option<WaitReason> {
-        match self {
-            Self::Idle | Self::Ready(_) => None,
-            Self::Capped => Some(WaitReason::Cap),
-            Self::Limited => Some(WaitReason::Rate),
-            Self::Paused => Some(WaitReason::Paused),
-            Self::Broken => Some(WaitReason::Breaker),
-            Self::RetryAfter => Some(WaitReason::RetryAfter),
-            Self::RetrySlots => Some(WaitReason::RetrySlots),
-        }
-    }
 }
 
 /// A group.
@@ -106,10 +94,13 @@ pub(super) struct GroupState {
     pub(super) charged_us: u64,
     pub(super) served_us: u64,
 
+    /// R12: what it has where it has slots of its own.
+    pub(super) own: Option<Box<Own>>,
+
     /// What people are told of it.
     pub(super) ledger: Ledger,
-    /// Why it did not run most recently, and until when.
-    pub(super) blocked: Option<(WaitReason, Mono)>,
+    /// What it stood still for.
+    pub(super) stops: Stops,
 }
 
 impl GroupState {
@@ -148,13 +139,17 @@ impl GroupState {
             answered_alone_us: 0,
             charged_us: 0,
             served_us: 0,
+            own: None,
             ledger: Ledger::default(),
-            blocked: None,
+            stops: Stops::default(),
         }
     }
 
     pub(super) fn cap(&self, settings: &Settings) -> u32 {
-        self.policy.concurrency.unwrap_or_else(|| settings.default_cap()).max(1)
+        match &self.own {
+            Some(own) => own.slots,
+            None => self.policy.concurrency.unwrap_or_else(|| settings.default_cap()).max(1),
+        }
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -170,6 +165,12 @@ impl GroupState {
 
     pub(super) fn lanes(&self) -> impl Iterator<Item = u32> {
         self.plain.into_iter().chain(self.parts.values().copied())
+    }
+
+    /// Lanes inside it, those that are shared apart, and whether there are such (R10). No other name of a part begins as theirs do.
+    pub(super) fn inside_lanes(&self) -> (usize, bool) {
+        let shared = self.parts.keys().rev().take_while(|name| name.is_overflow()).count();
+        (self.parts.len() - shared, shared > 0)
     }
 
     /// Nothing of it is pending, waits or is in flight.
@@ -221,6 +222,9 @@ impl GroupState {
         }
         if let Some(at) = self.policy.rate.and_then(|rate| self.rate.as_ref()?.ready(rate, now).err()) {
             return (Standing::Limited, Some(at));
+        }
+        if self.own.is_some() {
+            return (own::standing(self, settings, upstream, only_retries, now), None);
         }
         (Standing::Ready(self.class(settings, upstream, only_retries, now)), None)
     }

@@ -7,7 +7,7 @@
 use super::Engine;
 use super::counts::Counts;
 use super::due::Place;
-use super::group::Standing;
+use super::group::{GroupState, Standing};
 use super::tags::Tag;
 
 impl Engine {
@@ -43,8 +43,8 @@ impl Engine {
     /// # Errors
     /// The first invariant that does not hold, in words. It is counted, too.
     pub fn check_invariants(&mut self) -> Result<(), String> {
-        let found = self.accounts().and_then(|()| self.places()).and_then(|()| self.leases_sound());
-        let found = found.and_then(|()| self.calls_sound()).and_then(|()| self.fair());
+        let found = self.accounts().and_then(|()| self.placed()).and_then(|()| self.leases_sound());
+        let found = found.and_then(|()| self.calls_sound()).and_then(|()| self.own_sound()).and_then(|()| self.fair());
         if found.is_err() {
             self.violation("found by a full check");
         }
@@ -68,11 +68,20 @@ impl Engine {
             ensure(sum == group.counts, || format!("I1: {} counts {:?}, its lanes {sum:?}", group.name, group.counts))?;
             all.add(&sum);
         }
+        self.overflow_counts()?;
         ensure(all == self.counts, || format!("I1: counted {:?}, the groups have {all:?}", self.counts))
     }
 
+    /// R10: what is known about overflow lanes is what is in them.
+    fn overflow_counts(&self) -> Result<(), String> {
+        let shared = self.groups.iter().filter(|(_, group)| group.name.is_overflow());
+        let (counted, found): (u64, u64) =
+            (self.overflow_events(), shared.map(|(_, group)| group.counts.total()).sum());
+        ensure(counted == found, || format!("R10: counted {counted} in overflow lanes, found {found}"))
+    }
+
     /// I2, I3: everything is in one place.
-    fn places(&self) -> Result<(), String> {
+    fn placed(&self) -> Result<(), String> {
         let mut ready = 0;
         for (gid, group) in self.groups.iter() {
             match group.standing {
@@ -89,22 +98,20 @@ impl Engine {
         }
         ensure(ready == self.field.len(), || format!("I2: {ready} ready, {} in the field", self.field.len()))?;
         let leased = self.leases.iter().filter(|(_, lease)| lease.work.event().is_some()).count();
-        let mut placed = self.retries.waiting().count() + leased + self.counts.settling as usize;
+        let mut found = self.retries.waiting().count() + leased + self.counts.settling as usize;
         for (_, lane) in self.lanes.iter() {
             ensure(lane.rare.keys.is_sound(), || "I3: an order key has no head and does not look for one".into())?;
             ensure(lane.twin().is_none(), || format!("I2: an event is twice in its lane: {:?}", lane.twin()))?;
             for ev in lane.runnable() {
                 let place = self.retries.place(ev.seq);
-                placed += usize::from(ev.retrying);
+                found += usize::from(ev.retrying);
                 ensure(
                     matches!(place, Some(Place::Due(_))) == ev.retrying && (ev.retrying || place.is_none()),
                     || format!("I2: event {} may go and is {place:?}", ev.seq),
                 )?;
             }
         }
-        ensure(placed == self.retries.places(), || {
-            format!("I2: {placed} events placed, {} known", self.retries.places())
-        })
+        ensure(found == self.retries.places(), || format!("I2: {found} events placed, {} known", self.retries.places()))
     }
 
     /// I3, I5: leases against counts and keys.
@@ -122,7 +129,7 @@ impl Engine {
                 })?;
             }
             let group = self.groups.get(lease.gid);
-            slow += u32::from(group.is_some_and(|group| group.slow));
+            slow += u32::from(group.is_some_and(GroupState::shares_slow));
             quick += u32::from(group.is_some_and(|group| outbreak.is_quick(group.quick)));
             retry += u32::from(lease.retry);
         }

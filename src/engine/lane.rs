@@ -326,7 +326,7 @@ impl LaneState {
 
     /// What was read. `more` when the store has further ones behind the last; `known` are those that are under way, which a read may
     /// show as fresh when it was faster than the report of their settlement.
-    pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, known: Vec<Seq>, limits: Limits) {
+    pub(super) fn loaded(&mut self, events: Vec<Ev>, more: bool, known: Vec<Seq>, limits: Limits, now: Mono) {
         if !known.is_empty() {
             self.rare.ahead.extend(known);
         }
@@ -349,7 +349,7 @@ impl LaneState {
             Load::Keys(from) => {
                 let events = events.into_iter().filter(|ev| !self.passes_by(ev.seq)).collect();
                 for head in self.rare.keys.found(from, events, seen, self.cursor) {
-                    self.rare.heads.insert(head.seq, Ev { keyed: true, ..head });
+                    self.rare.heads.insert(head.seq, head.freed(now));
                 }
             }
             Load::Replays(from) => self.replays_found(from, events, more, limits),
@@ -435,9 +435,9 @@ impl LaneState {
     }
 
     /// The head of an order key has ended, durably.
-    pub(super) fn free_key(&mut self, key: &Group) {
+    pub(super) fn free_key(&mut self, key: &Group, now: Mono) {
         if let Some(next) = self.rare.keys.free(key, self.cursor) {
-            self.rare.heads.insert(next.seq, Ev { keyed: true, ..next });
+            self.rare.heads.insert(next.seq, next.freed(now));
         }
         if !self.unread_retries && !self.is_held() {
             self.blocked = false;
@@ -454,7 +454,10 @@ impl LaneState {
             list.remove(index)
         });
         if found.is_none() {
-            if let Some(key) = self.rare.keys.key_behind(seq) {
+            if self.rare.keys.behind() > 0
+                && seq <= self.cursor
+                && let Some(key) = self.rare.keys.key_behind(seq)
+            {
                 self.rare.keys.remove_behind(&key, seq);
             }
             self.rare.gone.insert(seq, false);

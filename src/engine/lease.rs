@@ -7,12 +7,12 @@ use super::ev::Ev;
 use super::fact::{Ending, Removal, Scope};
 use super::live::Call;
 use super::price::price;
-use super::request::{BreakerState, Dispatch, Request, Settle, Ticket, Verdict, WaitReason};
+use super::request::{BreakerState, Dispatch, Request, Settle, Ticket, Verdict};
 use super::retry::{self, Next};
 use super::settle::After;
 use super::tags::{Tag, Weight};
 use super::{Charge, Engine, Settings, breaker, ev, micros};
-use crate::event::{Mono, Now, Wall};
+use crate::event::{Mono, Now, WaitSplit, Wall};
 
 /// A lease may outlive `timeout` by so much before it is cancelled, and as much again before it is taken back.
 const GRACE: Duration = Duration::from_secs(5);
@@ -29,6 +29,8 @@ pub(super) struct Price {
     /// The group's at the time of the lease: a charge and its correction must be of one kind (I4).
     pub(super) weight: Weight,
     pub(super) charged_us: u64,
+    /// It was given on slots of the group's own, outside the rotation: its tag does not move (R12).
+    pub(super) own: bool,
 }
 
 /// What an attempt is made for.
@@ -56,14 +58,6 @@ impl Work {
             Self::Live(call) => ev::line(call.since),
         }
     }
-
-    /// Whether it found others of its lane before it; a live request, of its group's queue.
-    pub(super) fn behind(&self) -> bool {
-        match self {
-            Self::Event(_, ev) => ev.behind,
-            Self::Live(call) => call.behind,
-        }
-    }
 }
 
 /// The right to one attempt.
@@ -79,7 +73,8 @@ pub(super) struct Lease {
     /// It was let through to see whether the upstream is back.
     pub(super) probe: bool,
     pub(super) wait: Duration,
-    pub(super) reason: WaitReason,
+    /// What the wait was for, until the attempt is asked for.
+    pub(super) split: WaitSplit,
     /// It is longer than what is slow.
     long: bool,
     /// A person wants it to end.
@@ -99,13 +94,13 @@ impl Lease {
     pub(super) fn new(gid: u32, work: Work, weight: Weight, now: Mono) -> Self {
         Self {
             gid,
-            price: Price { weight, charged_us: 0 },
+            price: Price { weight, charged_us: 0, own: false },
             at: now,
             sent: None,
             retry: work.event().is_some_and(|(_, ev)| ev.retrying),
             probe: false,
             wait: ev::since_line(work.since(), now),
-            reason: WaitReason::None,
+            split: WaitSplit::default(),
             long: false,
             cancelled: false,
             overdue: false,
@@ -146,6 +141,8 @@ pub(super) struct Leases {
     pub(super) slow: u32,
     /// Held by retries.
     pub(super) retry: u32,
+    /// Held by groups that have slots of their own.
+    pub(super) own: u32,
 }
 
 impl Leases {
@@ -224,7 +221,7 @@ impl Engine {
             attempt: ev.attempts,
             will_retry: retry::will_retry(&self.settings.retry, ev, now),
             wait: lease.wait,
-            reason: lease.reason,
+            split: std::mem::take(&mut lease.split),
             quiet: ev.quiet && !lease.retry,
             deadline: now.plus(self.settings.timeout),
         }));
@@ -250,9 +247,11 @@ impl Engine {
         let weight = lease.price.weight;
         self.longest_us = self.longest_us.max(cost);
         if let Some(group) = self.groups.get_mut(lease.gid) {
-            group.tag = group.tag.plus(Tag::of(cost, weight)).minus(Tag::of(old, weight));
+            if !lease.price.own {
+                group.tag = group.tag.plus(Tag::of(cost, weight)).minus(Tag::of(old, weight));
+                self.top = self.top.max(group.tag);
+            }
             group.charged_us = (group.charged_us + cost).saturating_sub(old);
-            self.top = self.top.max(group.tag);
             let lane = lease.work.event().and_then(|(lid, _)| self.lanes.get_mut(lid));
             if let Some(lane) = lane {
                 lane.tag = lane.tag.plus(Tag::of(cost, Weight::ONE)).minus(Tag::of(old, Weight::ONE));
@@ -320,6 +319,9 @@ impl Engine {
         let slow = group.long > 0 || group.estimate.micros().is_some_and(|us| us > slow_after);
         if slow != group.slow {
             group.slow = slow;
+            if group.own.is_some() {
+                return;
+            }
             if slow {
                 self.leases.slow += group.in_flight();
                 self.found_slow(gid);
@@ -343,7 +345,8 @@ impl Engine {
         self.leave_flight(&lease);
         self.leases.retry -= u32::from(lease.retry);
         if let Some(group) = self.groups.get_mut(gid) {
-            self.leases.slow -= u32::from(group.slow);
+            self.leases.slow -= u32::from(group.shares_slow());
+            self.leases.own -= u32::from(group.own.is_some());
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick -= u32::from(outbreak.is_quick(group.quick));
             group.retry_in_flight -= u32::from(lease.retry);

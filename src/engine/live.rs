@@ -55,8 +55,6 @@ pub(super) struct Call {
     pub(super) id: LiveId,
     pub(super) since: Mono,
     pub(super) deadline: Mono,
-    /// It found others of its group before it.
-    pub(super) behind: bool,
 }
 
 /// The live requests of one group.
@@ -109,7 +107,7 @@ impl Engine {
         let now = self.tick(now).mono;
         self.upstream.breaker.tick(now);
         let gid = self.group_for(group);
-        let taken = self.admit(gid, deadline, now).map(|()| self.queue(gid, deadline, now));
+        let taken = self.admit_call(gid, deadline, now).map(|()| self.queue(gid, deadline, now));
         self.touch_group(gid, now);
         taken
     }
@@ -129,7 +127,7 @@ impl Engine {
         true
     }
 
-    fn admit(&self, gid: u32, deadline: Mono, now: Mono) -> Result<(), Unserved> {
+    fn admit_call(&self, gid: u32, deadline: Mono, now: Mono) -> Result<(), Unserved> {
         let group = self.groups.get(gid).ok_or(Unserved::Full)?;
         if let Some(why) = self.shuts_out(group, now) {
             return Err(why);
@@ -145,8 +143,7 @@ impl Engine {
         self.live.last += 1;
         let id = LiveId(self.live.last);
         if let Some(group) = self.groups.get_mut(gid) {
-            let behind = !group.live.waiting.is_empty();
-            group.live.waiting.push_back(Call { id, since: now, deadline, behind });
+            group.live.waiting.push_back(Call { id, since: now, deadline });
         }
         self.live.places.insert(id, Place::Waiting(gid));
         self.live.deadlines.insert((deadline, id));
@@ -182,7 +179,9 @@ impl Engine {
             self.touch_group(gid, now.mono);
             return true;
         }
-        self.v = self.v.max(group.tag);
+        if group.own.is_none() {
+            self.v = self.v.max(group.tag);
+        }
         let guess = group.estimate.micros().unwrap_or_else(|| self.upstream.durations.guess_us());
         let (cost, weight) = (price::price(&self.settings, guess), group.weight);
         self.grant(Lease::new(gid, Work::Live(call), weight, now.mono), class, cost, now);
@@ -201,7 +200,7 @@ impl Engine {
             live: id,
             group: group.name.clone(),
             wait: lease.wait,
-            reason: lease.reason,
+            split: std::mem::take(&mut lease.split),
             timeout: call.deadline.since(now).min(self.settings.timeout),
         }));
         self.leases.set_timer(ticket, &self.settings, slow_after);
@@ -296,9 +295,12 @@ impl Engine {
     /// Until virtual time has come to its tag. It moves by the worker time that the slots give, spread over the ready groups; while there
     /// is a free slot nobody waits for it.
     fn wait_for_turn(&self, group: &GroupState, before: u64, now: Mono) -> Duration {
-        let slots = u64::from(self.settings.slots.max(1));
+        if group.own.is_some() {
+            return Duration::ZERO;
+        }
+        let slots = u64::from(self.shared_slots().max(1));
         let limited = self.settings.rate.is_some_and(|rate| self.upstream.rate.ready(rate, now).is_err());
-        if self.leases.len() as u64 + before < slots && !limited {
+        if u64::from(self.shared_busy()) + before < slots && !limited {
             return Duration::ZERO;
         }
         let one = group.estimate.micros().unwrap_or_else(|| self.upstream.durations.guess_us());

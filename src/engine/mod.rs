@@ -1,8 +1,9 @@
 //! The scheduler: every decision after verification, and nothing else.
 //!
 //! [`Engine`] is a state machine without I/O, without a clock and without threads, in the manner of `quinn-proto`. Its
-//! owner (the driver) tells it facts and asks it what to do. There are four kinds of method:
+//! owner (the driver) tells it facts and asks it what to do. There are five kinds of method:
 //!
+//! - **Admission**: [`admit`](Engine::admit) says before an event is written whether its group has room for it.
 //! - **Facts**, `on_*`: something happened. Events became durable ([`on_appended`](Engine::on_appended)) or were found
 //!   ([`on_recovered`](Engine::on_recovered), [`on_loaded`](Engine::on_loaded), [`on_due_loaded`](Engine::on_due_loaded)), an attempt ended
 //!   ([`on_finished`](Engine::on_finished)), a sender waits for an answer or has gone ([`on_live`](Engine::on_live),
@@ -26,21 +27,25 @@
 //!
 //! R1 tags and turns: `tags`, `field`, `schedule` · R2 prices: `price`, `lease` · R3 head start: `schedule`, `dormant` · R4 caps and leases:
 //! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane` · R7 order:
-//! `order` · R8 breakers: `breaker` · R11 two levels: `schedule` · what follows an attempt: `retry` · senders that wait
-//! for an answer: `live` · I1–I9: `invariant`. An order key belongs to its
+//! `order` · R8 breakers: `breaker` · R10 bounds: `overflow` · R11 two levels: `schedule` · R12 dedicated slots: `dedication`,
+//! `dedicated`, `own` · what follows an attempt: `retry` · senders that wait for an answer: `live` · why an event waited: `wait` · caps
+//! of backlogs: `admit` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
 //!
 //! # Bounds
 //!
 //! Of each lane at most [`Settings::window`] fresh events are in memory, fewer when there are very many lanes; at most 64 retrying ones, or
-//! one for each of at most 10,000 order keys. A lane without pending events leaves memory; what its group owes stays as a
+//! one for each of at most 10,000 order keys. Lanes are at most [`Settings::max_active`], then shared. A lane without pending events leaves memory; what its group owes stays as a
 //! small record until it is paid. Every step takes O(log n) in the number of ready groups and does not look at blocked, idle or
 //! indebted ones.
 
 mod active;
+mod admit;
 mod breaker;
 mod command;
 mod counts;
+mod dedicated;
+mod dedication;
 mod dormant;
 mod due;
 mod ev;
@@ -57,6 +62,8 @@ mod live;
 mod notice;
 mod order;
 mod outbreak;
+mod overflow;
+mod own;
 mod price;
 mod rate;
 mod request;
@@ -72,22 +79,30 @@ mod survey;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
+pub use admit::{Admitted, Excess, Over};
+pub use dedication::{DedicatedInfo, DedicatedView, Dedication};
 pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
 pub use live::{LiveId, Unserved};
 pub use notice::Notice;
+pub use overflow::{OVERFLOW_LANES, Wanted};
 pub use request::{
-    Batch, BreakerState, Dispatch, GroupView, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
-    Verdict, WaitReason,
+    Batch, BreakerState, Dispatch, GroupView, Held, LiveDispatch, Request, Settle, Slots, Sort, State, Ticket, Totals,
+    Verdict,
 };
-pub use settings::{Backoff, Breakers, Charge, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker};
+pub use settings::{
+    Backoff, Breakers, Charge, Dedicated, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker,
+};
 pub use survey::{Found, Survey};
 
 use crate::event::{Group, Lane, Mono, Now, Wall};
+use admit::Coming;
 use counts::{Counts, Stage};
+use dedication::Dedications;
 use dormant::{Dormant, Moment};
 use due::Retries;
 use ev::Ev;
@@ -98,6 +113,7 @@ use lease::Leases;
 use ledger::Ledgers;
 use live::Live;
 use notice::Notices;
+use overflow::Overflow;
 use price::Durations;
 use rate::Gcra;
 use rng::Rng;
@@ -105,6 +121,7 @@ use settle::Outbox;
 use slab::Slab;
 use stats::Minute;
 use tags::{Heap, Places, Tag};
+use wait::{Conditions, RecentWaits};
 
 /// Gives a group its policy. Asked when the group becomes active and after [`Engine::set_policies`]; it should be quick.
 pub type Policies = Box<dyn Fn(&Group) -> Policy + Send>;
@@ -132,10 +149,13 @@ pub struct Engine {
     step: u64,
 
     names: HashMap<Group, u32>,
+    overflow: Overflow,
     groups: Slab<GroupState>,
     lanes: Slab<LaneState>,
     dormant: Dormant,
     ledgers: Ledgers,
+    coming: Coming,
+    dedicated: Dedications,
     /// Groups that a person paused, active or not.
     paused: BTreeSet<Group>,
 
@@ -167,6 +187,8 @@ pub struct Engine {
     violations: u64,
     last_violation: Option<&'static str>,
     minute: Minute,
+    conditions: Conditions,
+    waited: RecentWaits,
 }
 
 impl std::fmt::Debug for Engine {
@@ -185,8 +207,6 @@ struct Upstream {
     paused: bool,
     /// When a pick that was refused for time alone is worth another look.
     wake: Option<Mono>,
-    /// Why picks were refused most recently, and when.
-    blocked: Option<(WaitReason, Mono)>,
     /// The step of the last pick with a breaker that was not closed, or in an outbreak.
     unclosed: u64,
     /// The last answer and whose it was; the time that counts for [`Settings::order_max_hold`].
@@ -205,10 +225,13 @@ impl Engine {
             now: Mono(0),
             step: 0,
             names: HashMap::new(),
+            overflow: Overflow::default(),
             groups: Slab::default(),
             lanes: Slab::default(),
             dormant: Dormant::default(),
             ledgers: Ledgers::default(),
+            coming: Coming::default(),
+            dedicated: Dedications::default(),
             paused: BTreeSet::new(),
             field: Field::default(),
             inner_places: Places::default(),
@@ -232,6 +255,8 @@ impl Engine {
             violations: 0,
             last_violation: None,
             minute: Minute::default(),
+            conditions: Conditions::default(),
+            waited: RecentWaits::default(),
         }
     }
 
@@ -242,6 +267,7 @@ impl Engine {
         let now = self.tick(now);
         for event in events {
             let (name, mut ev) = Ev::from_queued(event, now);
+            self.overflow.enter(ev.member, &name);
             // It waits from its commit, however long that took.
             ev.since = ev::line(now.mono);
             let (gid, lid) = self.lane_for(&name);
@@ -286,7 +312,7 @@ impl Engine {
         let known = events.iter().filter(|ev| under_way(ev)).map(|ev| ev.seq).collect();
         let limits = self.limits();
         if let Some(lane) = self.lanes.get_mut(lid) {
-            lane.loaded(events, more, known, limits);
+            lane.loaded(events, more, known, limits, now.mono);
         }
         self.touch(lid, now.mono);
     }
@@ -316,6 +342,7 @@ impl Engine {
         self.live_timers(now.mono);
         self.fall_due(now.mono);
         self.outbox.tick(now.mono);
+        self.look_at_demands(now.mono);
         while let Some((_, lid)) = self.reloads.pop_front_if(|(at, _)| *at <= now.mono) {
             self.ask(lid);
         }
@@ -340,13 +367,14 @@ impl Engine {
     /// When to call [`on_timeout`](Self::on_timeout) and poll again, if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
-        let upstream = if self.field.is_empty() { None } else { self.upstream.wake };
+        let upstream = if self.nobody_ready() { None } else { self.upstream.wake };
         let times = [
             self.wakes.first().map(|(at, _)| at),
             self.leases.wake(),
             self.live.wake(),
             self.retries.wake(),
             self.outbox.wake(),
+            self.dedicated.wake,
             self.reloads.front().map(|(at, _)| *at),
             self.upstream.outbreak.until(),
             upstream,
@@ -358,6 +386,7 @@ impl Engine {
 
     /// Takes over the time of a call, which may be a little older than one before (I8), and pays a step's part of the housekeeping.
     fn tick(&mut self, now: Now) -> Now {
+        self.note_condition(now.mono);
         self.now = self.now.max(now.mono);
         self.dormant.sweep(self.moment());
         Now { mono: self.now, wall: now.wall }
@@ -442,7 +471,7 @@ impl Engine {
         }
     }
 
-    /// Counts the event, and says whether it finds its group within its head start, and its lane empty.
+    /// Counts the event, and says whether it finds its group within its head start.
     fn note_arrival(&mut self, gid: u32, lid: u32, ev: &mut Ev, now: Mono) {
         let guess = self.upstream.durations.guess_us();
         let (Some(group), Some(lane)) = (self.groups.get_mut(gid), self.lanes.get(lid)) else { return };
@@ -457,8 +486,9 @@ impl Engine {
         let price = price::price(&self.settings, lane.estimate.micros().unwrap_or(guess));
         let ahead = Tag::of(price.saturating_mul(group.counts.queued), group.weight);
         let start = group.tag.max(self.v.minus(schedule::burst(&self.settings, group.weight)));
-        ev.quiet = start.plus(ahead) <= self.v;
-        ev.behind = lane.counts.total() > 0;
+        // With slots of its own it is outside the rotation, whose promise this is about.
+        ev.quiet = group.own.is_none() && start.plus(ahead) <= self.v;
+        self.note_demand(gid, now);
     }
 
     /// An invariant does not hold: wrong in a test, counted in service.

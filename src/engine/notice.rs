@@ -1,16 +1,16 @@
-//! What people should hear of: breakers that open and close. One notice a change, not one an attempt.
+//! What people should hear of: breakers that open and close, groups that get slots of their own and give them back. One notice a change, not one an attempt.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Engine;
+use super::{Dedication, Engine};
 use crate::event::{Group, Mono};
 
 /// More than one turn of a driver makes. Where nobody polls, the oldest are dropped.
 const KEPT_MAX: usize = 4_096;
 
-/// A breaker changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Something changed that people should hear of.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// The upstream's opened.
     UpstreamOpened {
@@ -42,6 +42,26 @@ pub enum Notice {
         /// How long it was not.
         after: Duration,
     },
+    /// A group stands otherwise with slots of its own (R12).
+    Dedication {
+        /// Which.
+        group: Group,
+        /// How it stood,
+        from: Dedication,
+        /// and stands.
+        to: Dedication,
+        /// What it demands, as a part of all slots.
+        demand: f64,
+        /// Events that wait.
+        backlog: u64,
+    },
+    /// A group is refused what it has outgrown from now on, or no longer.
+    Shedding {
+        /// Which.
+        group: Group,
+        /// From which backlog on; `None`: no longer.
+        above: Option<u64>,
+    },
 }
 
 /// Notices that nobody has taken yet.
@@ -49,7 +69,7 @@ pub enum Notice {
 pub(super) struct Notices(VecDeque<Notice>);
 
 impl Notices {
-    fn push(&mut self, notice: Notice) {
+    pub(super) fn push(&mut self, notice: Notice) {
         if self.0.len() >= KEPT_MAX {
             self.0.pop_front();
         }
@@ -65,7 +85,7 @@ pub(super) struct Before {
 }
 
 impl Engine {
-    /// The next change of a breaker that was not taken yet; in order. Optional: nothing waits for it.
+    /// The next change that was not taken yet; in order. Optional: nothing waits for it.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.0.pop_front()
     }

@@ -92,8 +92,8 @@ impl Engine {
     /// Whether a group that has not shown to be quick may take a slot: in an outbreak such groups share three quarters of the slots, and
     /// take further ones while as many stay free as the quick hold.
     pub(super) fn takes_unknown(&self) -> bool {
-        let (slots, quick) = (self.settings.slots, self.upstream.outbreak.quick);
-        let busy = self.leases.len() as u32;
+        let (slots, quick) = (self.shared_slots(), self.upstream.outbreak.quick);
+        let busy = self.shared_busy();
         let spare = quick.max(slots / SPARE).max(1);
         !self.in_outbreak() || busy - quick < slots - slots / 4 || busy + spare < slots
     }
@@ -109,7 +109,7 @@ impl Engine {
     pub(super) fn found_slow(&mut self, gid: u32) {
         self.set_quick(gid, false);
         // Slow groups hold more than their part when some take slots before they are known. One alone, with all its cap, is none.
-        let most = self.settings.slow_slots();
+        let most = self.settings.slow_slots(self.shared_slots());
         let many = if self.in_outbreak() { most } else { most + self.settings.default_cap() };
         if self.leases.slow > many {
             // By then every attempt that is under way has shown what it is, and those that come after it.
@@ -125,9 +125,11 @@ impl Engine {
         }
     }
 
-    fn set_quick(&mut self, gid: u32, quick: bool) {
+    pub(super) fn set_quick(&mut self, gid: u32, quick: bool) {
         let outbreak = &mut self.upstream.outbreak;
         let Some(group) = self.groups.get_mut(gid) else { return };
+        // With slots of its own a group takes none from others, and is none of those that are told apart.
+        let quick = quick && group.own.is_none();
         let was = outbreak.is_quick(group.quick);
         group.quick = if quick { outbreak.number } else { 0 };
         match (was, outbreak.is_quick(group.quick)) {

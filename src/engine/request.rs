@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::live::{LiveId, Unserved};
-use crate::event::{Group, Lane, Mono, Seq, Wall};
+use crate::event::{Group, Lane, Mono, Seq, WaitSplit, Wall};
 
 /// Names one lease. Tickets grow and are never used again, so a late report about an old one cannot touch a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,8 +74,8 @@ pub struct Dispatch {
     pub will_retry: bool,
     /// From the durable commit (for a retry: from its due time) to the lease.
     pub wait: Duration,
-    /// What it waited for most recently.
-    pub reason: WaitReason,
+    /// What it waited for; adds up to `wait`.
+    pub split: WaitSplit,
     /// Whether the event found its lane within its head start: what is promised to the quiet is measured on these.
     pub quiet: bool,
     /// When the attempt must have ended.
@@ -93,8 +93,8 @@ pub struct LiveDispatch {
     pub group: Group,
     /// From its arrival to the lease.
     pub wait: Duration,
-    /// What it waited for most recently.
-    pub reason: WaitReason,
+    /// What it waited for; adds up to `wait`.
+    pub split: WaitSplit,
     /// How long the attempt may take.
     pub timeout: Duration,
 }
@@ -125,53 +125,6 @@ pub enum Verdict {
     Dead(Box<str>),
     /// Thrown away by a person.
     Discarded,
-}
-
-/// What an event waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WaitReason {
-    /// Nothing: it went at once.
-    None,
-    /// Its group's turn among others.
-    Turn,
-    /// Events of its own lane.
-    Lane,
-    /// Its group's cap.
-    Cap,
-    /// Its group's rate, or the upstream's.
-    Rate,
-    /// Its group was paused, or the upstream.
-    Paused,
-    /// Its group's breaker, or the upstream's.
-    Breaker,
-    /// A `Retry-After`.
-    RetryAfter,
-    /// An earlier event of its order key.
-    Order,
-    /// A slot for retries.
-    RetrySlots,
-    /// A slot for slow groups.
-    Slow,
-}
-
-impl WaitReason {
-    /// Its name, as `Fairlane-Wait-Reason` says it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Turn => "turn",
-            Self::Lane => "lane",
-            Self::Cap => "cap",
-            Self::Rate => "rate",
-            Self::Paused => "paused",
-            Self::Breaker => "breaker",
-            Self::RetryAfter => "retry_after",
-            Self::Order => "order",
-            Self::RetrySlots => "retry_slots",
-            Self::Slow => "slow",
-        }
-    }
 }
 
 /// The order in which [`Engine::groups`](super::Engine::groups) lists them; each descending.
@@ -208,6 +161,8 @@ pub enum State {
     Slow,
     /// It has only retries, and they hold all the slots they may.
     RetrySlots,
+    /// It runs on slots of its own (R12).
+    Dedicated,
 }
 
 impl State {
@@ -224,6 +179,7 @@ impl State {
             Self::Held => "held",
             Self::Slow => "slow",
             Self::RetrySlots => "retry_slots",
+            Self::Dedicated => "dedicated",
         }
     }
 }
@@ -245,6 +201,10 @@ pub struct GroupView {
     pub rate: Option<super::Rate>,
     /// Whether it is paused.
     pub paused: bool,
+    /// Its events that may wait; `None`: any number.
+    pub backlog: Option<u32>,
+    /// Where it stands with slots of its own; `None`: it demands no more than others.
+    pub dedicated: Option<super::DedicatedView>,
     /// Fresh events.
     pub queued: u64,
     /// Events that wait for a further attempt.
@@ -266,6 +226,9 @@ pub struct GroupView {
     pub drain_rate: f64,
     /// The 99th percentile of waits in the last minutes; `None` before the first lease.
     pub wait_p99: Option<Duration>,
+    /// What its events and live requests waited for, of those that got their lease in the last minute (in the last half minute at
+    /// least). Empty where none of them waited.
+    pub waited: WaitSplit,
     /// How long until its backlog is gone at these rates; `None` when it does not shrink.
     pub eta: Option<Duration>,
     /// Events that became durable since it is counted; replays are none.
@@ -277,6 +240,25 @@ pub struct GroupView {
     /// Since how long it is counted: from its first event in this process, or its first after it was forgotten for being idle longer
     /// than 10,000 others. `None` where nothing is known of it.
     pub counted: Option<Duration>,
+    /// The overflow lane in which its events wait, or its next one would: there are too many groups for a lane each (R10).
+    pub overflow: Option<Group>,
+}
+
+/// An order key that is held: its head has failed and will be tried again, and the events behind it wait for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The key.
+    pub key: Group,
+    /// The part of the group that it is in.
+    pub inner: Option<Group>,
+    /// Its head.
+    pub seq: Seq,
+    /// How long ago its head's first attempt began.
+    pub since: Duration,
+    /// Attempts of it so far.
+    pub attempts: u32,
+    /// When the next one may begin; `None` where that time has come.
+    pub due: Option<Duration>,
 }
 
 /// Who holds the slots.
@@ -288,8 +270,10 @@ pub struct Slots {
     pub slow: u32,
     /// Of them, retries.
     pub retry: u32,
-    /// Those that could be taken now: fewer than the rest during slow start.
+    /// Those that could be taken now by any group: fewer than the rest during slow start.
     pub free: u32,
+    /// Those taken out of the total for groups that have slots of their own, used or not.
+    pub dedicated: u32,
 }
 
 /// A breaker's position.

@@ -8,19 +8,18 @@ use super::field::Class;
 use super::group::Standing;
 use super::lease::{Lease, Work};
 use super::live::Call;
+use super::own::Within;
 use super::price::price;
-use super::request::{BreakerState, Settle, Ticket, Verdict, WaitReason};
+use super::request::{BreakerState, Settle, Ticket, Verdict};
 use super::settle::After;
 use super::tags::{Tag, Turn, Weight};
+use super::wait::Cause;
 use super::{Engine, LOADS_MAX, Settings, micros};
 use crate::event::{Mono, Now};
 
 /// While the upstream recovers, an attempt older than this does not count against the few slots: one that hangs must not
 /// keep everybody out.
-const SLOW_START_PATIENCE: Duration = Duration::from_secs(1);
-
-/// A shorter wait than this was none.
-const NO_WAIT: Duration = Duration::from_millis(1);
+pub(super) const SLOW_START_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest that a group's wake-up is put off, so that groups whose tokens come at once do not all come at once.
 const WAKE_JITTER: Duration = Duration::from_millis(50);
@@ -71,13 +70,11 @@ impl Engine {
                 self.step += 1;
                 group.since = self.step;
                 group.gated = false;
-                if let Some(reason) = was.reason() {
-                    group.blocked = Some((reason, now));
-                }
             }
             group.gated |= class.is_gated();
             self.field.set(class, group.turn(), gid);
         }
+        group.stops.note(Cause::of(standing, group.counts.queued > 0), now);
         match wake {
             Some(at) => {
                 let jitter = if standing == Standing::Limited { self.rng.part_of(WAKE_JITTER) } else { Duration::ZERO };
@@ -95,52 +92,54 @@ impl Engine {
     /// Gives one lease, or asks for the event that it would be for. False when nothing may go now.
     pub(super) fn lease_next(&mut self, now: Now) -> bool {
         self.upstream.wake = None;
-        if self.draining || self.field.is_empty() {
-            self.rest();
+        self.rest();
+        if self.draining || self.nobody_ready() {
             return false;
         }
-        if let Some((reason, wake)) = self.closed(now.mono) {
+        if let Some(wake) = self.closed(now.mono) {
             self.upstream.wake = wake;
-            self.upstream.blocked = Some((reason, now.mono));
             return false;
         }
         if self.free_slots(now.mono) == 0 {
             return false;
         }
-        let Some((class, gid)) = self.pick() else {
+        let Some((standing, gid)) = self.pick(now.mono) else {
             self.upstream.wake = self.upstream.breaker.wake();
-            if self.upstream.wake.is_some() {
-                self.upstream.blocked = Some((WaitReason::Breaker, now.mono));
-            }
             return false;
         };
         // Ramp, suspicion and slowness change with time and the upstream's median: one who was at the head may have to move.
         let Some(group) = self.groups.get(gid) else { return false };
-        if group.stand(&self.settings, &self.upstream, now.mono).0 != Standing::Ready(class) {
+        let stands = group.stand(&self.settings, &self.upstream, now.mono).0;
+        let (true, Standing::Ready(class) | Standing::Own(class)) = (stands == standing, stands) else {
             self.refresh(gid, now.mono);
             return true;
-        }
+        };
         self.take_turn(gid, class, now)
     }
 
-    /// Nobody is ready while a slot is free: all that was charged is in the past (R3).
+    /// No group has something to do that could go, in the rotation or on slots of its own.
+    pub(super) fn nobody_ready(&self) -> bool {
+        self.field.is_empty() && !self.own_ready()
+    }
+
+    /// Nobody of the rotation is ready while a slot of it is free: all that was charged is in the past (R3).
     fn rest(&mut self) {
-        if self.field.is_empty() && (self.leases.len() as u32) < self.settings.slots {
+        if self.field.is_empty() && self.shared_busy() < self.shared_slots() {
             self.v = self.v.max(self.top);
         }
     }
 
     /// Whether the upstream as a whole takes nothing now, and when that is over.
-    fn closed(&mut self, now: Mono) -> Option<(WaitReason, Option<Mono>)> {
+    fn closed(&mut self, now: Mono) -> Option<Option<Mono>> {
         self.upstream.breaker.tick(now);
         if self.upstream.paused {
-            return Some((WaitReason::Paused, None));
+            return Some(None);
         }
         if self.upstream.breaker.is_held(now) {
-            return Some((WaitReason::RetryAfter, self.upstream.breaker.wake()));
+            return Some(self.upstream.breaker.wake());
         }
         let at = self.settings.rate.and_then(|rate| self.upstream.rate.ready(rate, now).err())?;
-        Some((WaitReason::Rate, Some(at)))
+        Some(Some(at))
     }
 
     /// Slots that may be taken now. Fewer than there are while the upstream recovers (R8).
@@ -156,10 +155,12 @@ impl Engine {
         free
     }
 
-    /// The group with the lowest tag among those whose gates are open.
-    fn pick(&mut self) -> Option<(Class, u32)> {
-        let slow = self.leases.slow < self.settings.slow_slots();
-        let ramp = (self.leases.len() as u32).saturating_mul(2) < self.settings.slots;
+    /// Whose turn it is, and how it stands: of those whose gates are open the group with the lowest tag, before it one with slots of its
+    /// own, and after it one that had its part of the upstream's rate.
+    fn pick(&mut self, now: Mono) -> Option<(Standing, u32)> {
+        let (shared, busy) = (self.shared_slots(), self.shared_busy());
+        let slow = self.leases.slow < self.settings.slow_slots(shared);
+        let ramp = busy.saturating_mul(2) < shared;
         let retry = self.leases.retry < self.settings.retry_slots();
         let unknown = self.takes_unknown();
         let breaker = &self.upstream.breaker;
@@ -177,16 +178,30 @@ impl Engine {
                 && trusted
         };
         let side = breaker.side;
-        let found = self.field.first(|class| gates(class, side));
+        let found = self.first(|class| gates(class, side), busy < shared, now);
         if found.is_some() || !probe {
             return found;
         }
         // Everybody who could has probed in this round: another round begins.
-        let found = self.field.first(|class| gates(class, !side));
+        let found = self.first(|class| gates(class, !side), busy < shared, now);
         if found.is_some() {
             self.upstream.breaker.side = !side;
         }
         found
+    }
+
+    /// Through these gates; `shared`: a slot of the rotation is free.
+    fn first(&mut self, open: impl Fn(Class) -> bool, shared: bool, now: Mono) -> Option<(Standing, u32)> {
+        if self.dedicated.active.is_empty() {
+            return if shared { self.first_shared(open) } else { None };
+        }
+        self.own_turn(Within::Part, &open, now)
+            .or_else(|| if shared { self.first_shared(&open) } else { None })
+            .or_else(|| self.own_turn(Within::All, &open, now))
+    }
+
+    fn first_shared(&mut self, open: impl Fn(Class) -> bool) -> Option<(Standing, u32)> {
+        self.field.first(open).map(|(class, gid)| (Standing::Ready(class), gid))
     }
 
     /// The group's turn: a live request, or the lane whose turn it is inside, the event whose turn it is in the lane, and its lease.
@@ -214,7 +229,9 @@ impl Engine {
         };
         // R1: V is the highest tag ever chosen, of groups and of the lanes in each.
         group.v = group.v.max(turn.tag);
-        self.v = self.v.max(group.tag);
+        if group.own.is_none() {
+            self.v = self.v.max(group.tag);
+        }
         let guess = lane.estimate.micros().unwrap_or_else(|| self.upstream.durations.guess_us());
         let cost = price(&self.settings, guess);
         let lease = Lease::new(gid, Work::Event(lid, ev), group.weight, now.mono);
@@ -228,30 +245,41 @@ impl Engine {
         if lease.probe {
             self.upstream.breaker.probe();
         }
-        lease.reason = self.wait_reason(&lease, class);
+        lease.split = self.split_wait(&lease, now.mono);
+        self.waited.add(&lease.split, now.mono);
+        let own = self.groups.get(gid).is_some_and(|group| group.own.is_some());
+        lease.price.own = own;
+        self.leases.own += u32::from(own);
         self.enter_flight(&mut lease, now.mono);
         self.charge(&mut lease, cost);
         if let Some(rate) = self.settings.rate {
             self.upstream.rate.take(rate, now.mono);
         }
         self.leases.retry += u32::from(lease.retry);
+        let leases = self.totals.leases;
         let cap_ok = self.groups.get_mut(gid).is_none_or(|group| {
+            if let Some(own) = &mut group.own {
+                own.took(&self.settings, leases, now.mono);
+            }
             if let Some(rate) = group.policy.rate {
                 group.rate.get_or_insert_default().take(rate, now.mono);
             }
             group.retry_in_flight += u32::from(lease.retry);
             if let Some(stats) = &mut group.ledger.stats {
                 stats.waits.add(lease.wait);
+                stats.waited(&lease.split, now.mono);
             }
             if lease.probe {
                 group.side = self.upstream.breaker.side;
             }
-            self.leases.slow += u32::from(group.slow);
+            self.leases.slow += u32::from(group.shares_slow());
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick += u32::from(outbreak.is_quick(group.quick));
             group.in_flight() <= group.cap(&self.settings)
         });
-        if !cap_ok || self.leases.len() as u32 >= self.settings.slots {
+        // The lease itself is not among them yet, and counts as an own one already.
+        let shared_ok = own || self.leases.len() as u32 - self.leases.own < self.shared_slots();
+        if !cap_ok || !shared_ok || self.leases.len() as u32 >= self.settings.slots {
             self.violation("I5: more in flight than a cap or the slots allow");
         }
         self.totals.leases += 1;
@@ -310,27 +338,6 @@ impl Engine {
         } else {
             self.outbox.push(begun, After::Nothing);
             self.dispatch(ticket, now.mono);
-        }
-    }
-
-    /// What the event of a lease waited for, most recently.
-    fn wait_reason(&self, lease: &Lease, class: Class) -> WaitReason {
-        if lease.wait < NO_WAIT {
-            return WaitReason::None;
-        }
-        let since = lease.work.since();
-        let later = |blocked: Option<(WaitReason, Mono)>| {
-            blocked.filter(|(_, until)| super::ev::line(*until) > since).map(|(reason, until)| (until, reason))
-        };
-        let group = self.groups.get(lease.gid).and_then(|group| later(group.blocked));
-        if let Some((_, reason)) = group.max(later(self.upstream.blocked)) {
-            return reason;
-        }
-        match () {
-            () if lease.work.event().is_some_and(|(_, ev)| ev.keyed) => WaitReason::Order,
-            () if class.has(Class::SLOW) || (self.in_outbreak() && class.has(Class::UNKNOWN)) => WaitReason::Slow,
-            () if lease.work.behind() => WaitReason::Lane,
-            () => WaitReason::Turn,
         }
     }
 }

@@ -32,6 +32,14 @@ pub struct Settings {
     pub replay_share: f64,
     /// Events of one lane kept in memory; the rest waits in the store.
     pub window: usize,
+    /// Slots of their own for groups that keep demanding more than their share (R12).
+    pub dedicated: Dedicated,
+    /// Whether a group that outgrows even those is refused at admission.
+    pub shed: bool,
+    /// Lanes in memory at most; the events of further ones wait in overflow lanes (R10). Those that are found at the start come on top.
+    pub max_active: usize,
+    /// Lanes inside one group at most, before it gets overflow lanes of its own.
+    pub inner_active: usize,
     /// Whether an attempt waits until its beginning is durable (I7). Without it both go out at once, and a crash may leave
     /// an attempt that was begun and not counted.
     pub begun_first: bool,
@@ -71,15 +79,26 @@ impl Default for Settings {
             order_max_hold: Duration::from_secs(3_600),
             replay_share: 0.1,
             window: 256,
+            dedicated: Dedicated {
+                max: 0,
+                slots: 8,
+                promote_share: 0.3,
+                demote_share: 0.1,
+                promote_after: Duration::from_mins(15),
+                demote_after: Duration::from_hours(1),
+            },
+            shed: false,
+            max_active: 1_000_000,
+            inner_active: 10_000,
             begun_first: true,
         }
     }
 }
 
 impl Settings {
-    /// Slots that slow groups may hold together.
-    pub(super) fn slow_slots(&self) -> u32 {
-        part(self.slots, self.slow.share)
+    /// Slots that slow groups may hold together, of those that all share.
+    pub(super) fn slow_slots(&self, shared: u32) -> u32 {
+        part(shared, self.slow.share)
     }
 
     /// Slots that retries may hold together.
@@ -136,6 +155,23 @@ pub struct Slow {
     pub factor: u32,
     /// The part of the slots that slow groups share, 0 to 1; never less than one slot.
     pub share: f64,
+}
+
+/// R12.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dedicated {
+    /// Groups that may have slots of their own at one time, at most 8; 0: off.
+    pub max: u32,
+    /// Slots of each; all together never hold more than half of all.
+    pub slots: u32,
+    /// Who demands this part of all slots is promoted, 0 to 1,
+    pub promote_share: f64,
+    /// and who demands less than this is demoted,
+    pub demote_share: f64,
+    /// after so long, while its backlog grew,
+    pub promote_after: Duration,
+    /// and after so long.
+    pub demote_after: Duration,
 }
 
 /// What follows a failed attempt.
@@ -212,10 +248,16 @@ pub struct Policy {
     pub rate: Option<Rate>,
     /// Whether it waits.
     pub paused: bool,
+    /// Its events that may wait; beyond it [`Engine::admit`](super::Engine::admit) takes no more. No cap when not given.
+    pub backlog: Option<u32>,
+    /// Whether somebody chose its cap for it: then no slots of its own take the place of that (R12).
+    pub chosen: bool,
+    /// Whether somebody has named exactly this group: then it gets a lane of its own, however many there are (R10).
+    pub named: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { weight: 1.0, concurrency: None, rate: None, paused: false }
+        Self { weight: 1.0, concurrency: None, rate: None, paused: false, backlog: None, chosen: false, named: false }
     }
 }

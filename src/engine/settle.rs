@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Engine;
 use super::counts::Stage;
 use super::ev::Ev;
+use super::overflow::Member;
 use super::request::{Batch, Request, Settle, Ticket, Verdict};
 use crate::event::{Group, Mono, Now, Wall};
 
@@ -30,6 +31,8 @@ pub(super) enum After {
         key: Option<Group>,
         /// It was not in memory when it was ended.
         unread: bool,
+        /// Whose it was, if it waited in an overflow lane.
+        member: Member,
     },
     /// The event waits for its time.
     Retry { lid: u32, at: Mono, due: Wall, ev: Box<Ev> },
@@ -40,7 +43,7 @@ pub(super) enum After {
 impl After {
     /// The end of an event that was leased, or waited in memory.
     pub(super) fn ended(lid: u32, ev: Ev) -> Self {
-        Self::Ended { lid, key: ev.order, unread: false }
+        Self::Ended { lid, key: ev.order, unread: false, member: ev.member }
     }
 }
 
@@ -132,15 +135,19 @@ impl Engine {
         let lid = match after {
             After::Nothing => return,
             After::Begun(ticket) => return self.begun(ticket, now),
-            After::Ended { lid, key, unread } => {
+            After::Ended { lid, key, unread, member } => {
+                self.overflow.leave(member);
                 self.shift(lid, Some(Stage::Settling), None, 1);
                 self.retries.forget(seq);
                 self.count_end(lid, &settle.verdict, now.mono);
                 if let Some(lane) = self.lanes.get_mut(lid) {
                     if let Some(key) = key {
-                        lane.free_key(&key);
+                        lane.free_key(&key, now.mono);
                     }
                     if unread {
+                        if self.groups.get(lane.group).is_some_and(|group| group.name.is_overflow()) {
+                            self.overflow.leave_unread();
+                        }
                         lane.gone_durably(seq);
                     }
                 }
@@ -148,7 +155,7 @@ impl Engine {
             }
             After::Retry { lid, at, due, ev } => {
                 self.shift(lid, Some(Stage::Settling), Some(Stage::Retrying), 1);
-                self.wait_for(lid, at, due, Ev { retrying: true, keyed: false, ..*ev });
+                self.wait_for(lid, at, due, Ev { retrying: true, held_ms: 0, ..*ev });
                 lid
             }
             After::Back { lid, ev } => {

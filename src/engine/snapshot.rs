@@ -5,14 +5,20 @@ use std::time::Duration;
 
 use super::field::Class;
 use super::group::{GroupState, Standing};
-use super::request::{BreakerState, GroupView, Slots, Sort, State, Totals};
+use super::request::{BreakerState, GroupView, Held, Slots, Sort, State, Totals};
 use super::stats::Minute;
 use super::{Engine, ev, lane};
-use crate::event::{Group, Mono};
+use crate::event::{Group, Mono, WaitSplit};
 
 /// A group's last minute; all zeros for one of very many that never had two events at a time.
 fn minute(group: &GroupState) -> Minute {
     group.ledger.stats.as_ref().map(|stats| stats.minute.clone()).unwrap_or_default()
+}
+
+/// What its events waited for in the last minute.
+fn by_reason(group: &GroupState, now: Mono) -> WaitSplit {
+    let recent = group.ledger.stats.as_ref().and_then(|stats| stats.by_reason.as_ref());
+    recent.map(|recent| recent.sum(now)).unwrap_or_default()
 }
 
 /// What is known of the events of a group that are in no lane: leased, or waiting for their time.
@@ -49,7 +55,21 @@ impl Engine {
     pub fn slots(&self) -> Slots {
         let busy = self.leases.len() as u32;
         let limit = self.upstream.breaker.slow_start().unwrap_or(u32::MAX).min(self.settings.slots);
-        Slots { busy, slow: self.leases.slow, retry: self.leases.retry, free: limit.saturating_sub(busy) }
+        let shared = self.shared_slots().saturating_sub(self.shared_busy());
+        Slots {
+            busy,
+            slow: self.leases.slow,
+            retry: self.leases.retry,
+            free: limit.saturating_sub(busy).min(shared),
+            dedicated: self.dedicated_slots(),
+        }
+    }
+
+    /// What events and live requests of all groups waited for that got their lease in the last minute (in the last half minute at
+    /// least).
+    #[must_use]
+    pub fn waited(&self, now: Mono) -> WaitSplit {
+        self.waited.sum(now)
     }
 
     /// Where the upstream's breaker stands.
@@ -95,10 +115,11 @@ impl Engine {
         if !self.takes_retries() {
             return 0;
         }
-        let ramp = self.leases.len() * 2 < self.settings.slots as usize;
+        let ramp = self.shared_busy().saturating_mul(2) < self.shared_slots();
         let ready = |lane: &&lane::LaneState| {
             self.groups.get(lane.group).is_some_and(|group| match group.standing {
                 Standing::Ready(class) if class.has(Class::RAMP) && !ramp => false,
+                Standing::Own(_) => self.state(group) == State::Dedicated,
                 Standing::Ready(_) => {
                     self.state(group) == State::Ready && group.retry_in_flight < self.settings.group_retry_slots()
                 }
@@ -137,7 +158,9 @@ impl Engine {
         let ledger = self.ledgers.get(name);
         idle.ledger = ledger.cloned().unwrap_or_default();
         let view = self.view(&idle, Duration::ZERO, None, now);
-        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), ..view }
+        let overflow = self.overflow_of(name);
+        let reason = overflow.as_ref().map_or_else(|| view.reason.clone(), |lane| self.shares(lane));
+        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), overflow, reason, ..view }
     }
 
     /// The first `limit` active groups in that order; equal ones by name. Takes time in the number of active groups.
@@ -167,6 +190,39 @@ impl Engine {
     pub fn ages(&self, now: Mono) -> impl Iterator<Item = Duration> {
         let elsewhere = self.elsewhere(None);
         self.groups.iter().map(move |(gid, group)| self.oldest(gid, group, &elsewhere, now))
+    }
+
+    /// Order keys of the group whose head has failed and goes again: the first `limit`, those that have waited longest first, and how
+    /// many there are. Takes time in the number of all retries in memory.
+    #[must_use]
+    pub fn held(&self, name: &Group, limit: usize, now: Mono) -> (Vec<Held>, usize) {
+        let Some(gid) = self.names.get(name).copied() else { return (Vec::new(), 0) };
+        let lane = |lid: u32| self.lanes.get(lid).filter(|lane| lane.group == gid);
+        let view = |lid: u32, ev: &ev::Ev, due: Option<Mono>| {
+            let (lane, key) = (lane(lid)?, ev.order.clone()?);
+            let due = due.map(|at| at.since(now)).filter(|left| !left.is_zero());
+            let since = ev::since_line(ev.first.unwrap_or(ev.received), now);
+            Some(Held { key, inner: lane.inner.clone(), seq: ev.seq, since, attempts: ev.attempts, due })
+        };
+        let waiting = self.retries.waiting().filter_map(|(at, lid, ev)| view(lid, ev, Some(at)));
+        let leased = self.leases.iter().filter(|(_, lease)| lease.retry).filter_map(|(_, lease)| lease.work.event());
+        let leased = leased.filter_map(|(lid, ev)| view(lid, ev, None));
+        let lanes = self.groups.get(gid).into_iter().flat_map(GroupState::lanes);
+        let due = lanes.filter_map(|lid| Some((lid, self.lanes.get(lid)?)));
+        let due = due.flat_map(|(lid, lane)| lane.runnable().filter(|ev| ev.retrying).map(move |ev| (lid, ev)));
+        let due = due.filter_map(|(lid, ev)| view(lid, ev, None));
+        let mut held: Vec<Held> = waiting.chain(leased).chain(due).collect();
+        held.sort_by(|one, other| other.since.cmp(&one.since).then(one.seq.cmp(&other.seq)));
+        let count = held.len();
+        held.truncate(limit);
+        (held, count)
+    }
+
+    /// Why nothing is known of a group without a lane of its own, in words.
+    fn shares(&self, lane: &Group) -> String {
+        let pending =
+            self.names.get(lane).and_then(|gid| self.groups.get(*gid)).map_or(0, |group| group.counts.total());
+        format!("it has no lane of its own and shares {lane} with others: {pending} events wait there")
     }
 
     /// Of all groups, or of one.
@@ -216,6 +272,8 @@ impl Engine {
             concurrency: group.cap(&self.settings),
             rate: group.policy.rate,
             paused: group.is_paused(),
+            backlog: group.policy.backlog,
+            dedicated: self.dedicated.view(&group.name, self.settings.dedicated.slots, now),
             queued: group.counts.queued,
             retrying: group.counts.retrying,
             live: group.live.waiting.len() as u32,
@@ -226,6 +284,7 @@ impl Engine {
             arrival_rate,
             drain_rate,
             wait_p99: group.ledger.stats.as_ref().and_then(|stats| stats.waits.p99()),
+            waited: by_reason(group, now),
             eta: (drain_rate > arrival_rate)
                 .then(|| Duration::try_from_secs_f64(pending as f64 / (drain_rate - arrival_rate)).ok())
                 .flatten(),
@@ -233,26 +292,29 @@ impl Engine {
             delivered: group.ledger.delivered,
             dead: group.ledger.dead,
             counted: Some(now.since(group.ledger.since)),
+            overflow: None,
         }
     }
 
     fn state(&self, group: &GroupState) -> State {
-        let slow_full = self.leases.slow >= self.settings.slow_slots();
+        let slow_full = self.leases.slow >= self.settings.slow_slots(self.shared_slots());
         let retry_full = self.leases.retry >= self.settings.retry_slots();
         let closed = self.upstream.breaker.is_closed();
         match group.standing {
             Standing::Idle if group.is_paused() => State::Paused,
-            Standing::Ready(_) if self.upstream.paused => State::Paused,
-            Standing::Ready(_) if self.upstream.breaker.is_held(self.now) => State::Held,
+            Standing::Ready(_) | Standing::Own(_) if self.upstream.paused => State::Paused,
+            Standing::Ready(_) | Standing::Own(_) if self.upstream.breaker.is_held(self.now) => State::Held,
             Standing::Idle if group.counts.queued > 0 && self.upstream.paused => State::Paused,
             Standing::Idle if group.counts.queued > 0 && self.is_reading(group) => State::Ready,
             Standing::Idle if group.counts.queued > 0 => State::Held,
             Standing::Idle => State::Idle,
-            Standing::Ready(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
+            Standing::Ready(class) | Standing::Own(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
             Standing::Ready(class) if class.has(Class::SLOW) && slow_full => State::Slow,
             Standing::Ready(class) if class.has(Class::UNKNOWN) && !self.takes_unknown() => State::Slow,
-            Standing::Ready(class) if class.has(Class::RETRY) && retry_full => State::RetrySlots,
+            Standing::Ready(class) | Standing::Own(class) if class.has(Class::RETRY) && retry_full => State::RetrySlots,
             Standing::Ready(_) => State::Ready,
+            Standing::Own(_) => State::Dedicated,
+            Standing::Capped if group.own.is_some() => State::Dedicated,
             Standing::Capped => State::Capped,
             Standing::Limited => State::Limited,
             Standing::Paused => State::Paused,
@@ -272,6 +334,10 @@ impl Engine {
             State::Ready if self.draining => "draining: no further attempt is made".into(),
             State::Ready if group.standing == Standing::Idle => "its next events are being read from the store".into(),
             State::Ready => String::new(),
+            State::Dedicated if group.standing == Standing::Capped => {
+                format!("{} attempts in flight, on as many slots of its own", group.in_flight())
+            }
+            State::Dedicated => String::new(),
             State::Capped => format!("{} attempts in flight, its cap", group.in_flight()),
             State::Limited => "its rate has no token now".into(),
             State::Paused if group.is_paused() => "paused".into(),

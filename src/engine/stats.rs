@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::price::{bucket, bucket_top};
-use crate::event::Mono;
+use super::wait::RecentWaits;
+use crate::event::{Mono, WaitSplit};
 
 /// A minute in six parts; the oldest is forgotten as a whole.
 const PARTS: usize = 6;
@@ -80,11 +81,44 @@ impl Minute {
     }
 }
 
+/// Arrivals, those that were refused with them: in the running part of time, and all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Demand {
+    part: u64,
+    in_part: u32,
+    pub(super) all: u64,
+}
+
+impl Demand {
+    /// One came in this part; how many so far.
+    pub(super) fn arrived(&mut self, part: u64) -> u32 {
+        if self.part != part {
+            (self.part, self.in_part) = (part, 0);
+        }
+        self.in_part = self.in_part.saturating_add(1);
+        self.all += 1;
+        self.in_part
+    }
+}
+
 /// What is kept of a group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stats {
     pub(super) minute: Minute,
+    /// Counted while there may be dedicated slots (R12).
+    pub(super) demand: Demand,
     pub(super) waits: Waits,
+    /// Made when an event waits: most quiet groups never have it.
+    pub(super) by_reason: Option<Box<RecentWaits>>,
+}
+
+impl Stats {
+    /// An event got its lease after this wait.
+    pub(super) fn waited(&mut self, split: &WaitSplit, now: Mono) {
+        if split.iter().next().is_some() {
+            self.by_reason.get_or_insert_default().add(split, now);
+        }
+    }
 }
 
 /// Waits, in buckets of at most a fifth; the past counts half after every thousand.

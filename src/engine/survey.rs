@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::request::{BreakerState, GroupView};
-use super::{Engine, price};
+use super::{DedicatedInfo, Engine, price};
 use crate::event::{Group, Mono};
 
 /// Groups that are named of each kind: more than a person acts on at a time.
@@ -41,6 +41,8 @@ pub struct Survey {
     pub demand: f64,
     /// Slots that there are.
     pub slots: u32,
+    /// Dedicated slots, and the groups that would get some where none is free.
+    pub dedicated: DedicatedInfo,
     /// The upstream's breaker.
     pub breaker: BreakerState,
     /// Invariants found broken so far.
@@ -122,6 +124,7 @@ impl Engine {
             overdue: self.retries_overdue(overdue),
             demand: self.demand(now),
             slots: self.settings.slots,
+            dedicated: self.dedicated(now),
             breaker: self.breaker(),
             violations: self.violations,
             last_violation: self.last_violation,

@@ -29,7 +29,6 @@ mod json;
 mod parse;
 mod paths;
 mod plan;
-mod shard;
 mod text;
 mod tree;
 
@@ -44,10 +43,10 @@ use crate::event::{Group, Missing};
 
 use parse::{Expr, Root};
 
+pub use crate::event::shard;
 pub use fingerprint::fingerprint;
 pub use parse::ParseError;
 pub use plan::{Plan, Reading};
-pub use shard::shard;
 
 /// A rule as a configuration or a preset states it.
 #[derive(Clone, Debug, PartialEq, Eq)]

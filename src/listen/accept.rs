@@ -28,10 +28,11 @@ use super::record::Came;
 use super::reply::{self, Refused, Reply};
 use super::route::{Pattern, Router};
 use super::served::{Judged, Served, aside};
+use super::spans::{Known, Road};
 use super::{Fetch, Limits, Settings, Source};
 use crate::clock::Clock;
 use crate::driver::{Budget, Charge, Crowded, Handle, Shed};
-use crate::event::{Event, EventId, Mono, Wall};
+use crate::event::{Event, EventId, Mono, Trace, Wall};
 use crate::key;
 use crate::verify;
 use crate::verify::scheme::Scheme;
@@ -110,6 +111,10 @@ impl Front {
         let mut random = [0; 10];
         self.random.lock().fill_bytes(&mut random);
         EventId::new(received, &random)
+    }
+
+    fn random(&self) -> [u8; 16] {
+        self.random.lock().random()
     }
 
     pub(super) fn jitter(&self) -> f64 {
@@ -213,6 +218,7 @@ async fn ingest(
         return Err(Refused::HeadTooLarge(head_limit));
     }
     head::check(parts).map_err(|Malformed(why)| Refused::Malformed(why))?;
+    let mut road = Road::begin(front.handle.spans(), &parts.headers, || front.random());
     let path = parts.uri.path().to_owned();
     let found = table.find(&path, front.clock.now().mono)?;
     let source = found.source;
@@ -234,6 +240,7 @@ async fn ingest(
     }
     let (body, charge) = receive(front, table, source, body).await?;
     *seen_bytes = body.len();
+    step(&mut road, "listen");
     let now = front.clock.now();
     if asks && answer.is_none() {
         answer = handshake::answer(front, &found, &seen, parts, (from, &body)).await?;
@@ -261,25 +268,52 @@ async fn ingest(
         }
         Err(refused) => return Err(refused),
     };
+    step(&mut road, "verify");
+    let trace = road.as_ref().map(Road::context);
     let event = aside(body.len(), || {
         head::clean(parts, connection.trusted);
-        let arrival = Arrival { peer: connection.peer, https: seen.https, received: now.wall };
+        let arrival = Arrival { peer: connection.peer, https: seen.https, received: now.wall, trace };
         group(front, &found, arrival, parts, body.clone(), &standing)
     });
+    step(&mut road, "group");
+    let known = road.as_ref().map(|_| Known::of(&event));
 
     // A handshake that is delivered as well has its answer already.
     if let (Some(timeout), None) = (source.relay, &answer) {
         let call = live::Call { event, charge, deadline: now.mono.plus(timeout) };
-        return Ok(live::relay(front, table.settings.limits.buffered, connection, source, call, parts.version).await);
+        let reply = live::relay(front, table.settings.limits.buffered, connection, source, call, parts.version).await;
+        end(road, known);
+        return Ok(reply);
     }
 
     // admit, store
     let id = event.id;
     let stored = front.handle.submit(Arc::new(event), charge);
     match tokio::time::timeout(source.answer_timeout, stored).await {
-        Ok(Ok(stored)) => Ok(answer.map_or_else(|| reply::accepted(source, id, stored.duplicate_of), reply::handshake)),
+        Ok(Ok(stored)) => {
+            step(&mut road, "store");
+            end(road, known);
+            Ok(answer.map_or_else(|| reply::accepted(source, id, stored.duplicate_of), reply::handshake))
+        }
         Ok(Err(shed)) => Err(Refused::Shed(shed)),
-        Err(_elapsed) => Err(Refused::Shed(Shed::TooSlow)),
+        Err(_elapsed) => {
+            // It may be stored, and is delivered then.
+            end(road, known);
+            Err(Refused::Shed(Shed::TooSlow))
+        }
+    }
+}
+
+/// A step of the road has ended, where that is recorded.
+fn step(road: &mut Option<Road<'_>>, name: &'static str) {
+    if let Some(road) = road {
+        road.step(name);
+    }
+}
+
+fn end(road: Option<Road<'_>>, known: Option<Known>) {
+    if let (Some(road), Some(known)) = (road, known) {
+        road.ended(&known);
     }
 }
 
@@ -336,6 +370,7 @@ struct Arrival {
     peer: IpAddr,
     https: bool,
     received: Wall,
+    trace: Option<Trace>,
 }
 
 /// Whose it is, and everything else that is kept with it.
@@ -371,10 +406,11 @@ fn group(
         received: arrival.received,
         source: Arc::clone(&source.name),
         lane: grouped.lane,
+        owner: None,
         key_source: grouped.key_source,
         order: grouped.order,
         fingerprint,
-        trace: None,
+        trace: arrival.trace,
         verified,
         provider_event_id: grouped.event_id,
         event_type: grouped.event_type,

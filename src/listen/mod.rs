@@ -15,6 +15,7 @@ pub mod route;
 mod serve;
 mod served;
 mod socket;
+mod spans;
 mod tls;
 
 use std::net::SocketAddr;

@@ -223,7 +223,9 @@ pub(super) fn refused(refused: &Refused, answers: Option<&Answers>, jitter: f64)
         Refused::Questions | Refused::Handshake(_) => (StatusCode::TOO_MANY_REQUESTS, false),
         Refused::Crowded => (unavailable, true),
         Refused::Removed | Refused::NoKey(_) => (unavailable, false),
-        Refused::Shed(Shed::GroupTooLarge) => (answers.map_or(StatusCode::TOO_MANY_REQUESTS, |a| a.shed), false),
+        Refused::Shed(Shed::GroupTooLarge | Shed::Backlog(_) | Shed::Outgrown(_)) => {
+            (answers.map_or(StatusCode::TOO_MANY_REQUESTS, |a| a.shed), false)
+        }
         Refused::Shed(_) => (unavailable, false),
     };
     let mut reply = plain(status, text(refused));
@@ -264,7 +266,16 @@ fn retry_after(refused: &Refused, jitter: f64) -> Option<Duration> {
     if matches!(refused, Refused::Questions) {
         return Some(Duration::from_secs(1));
     }
+    if let Refused::Shed(Shed::Backlog(again) | Shed::Outgrown(again)) = refused {
+        return Some(spread(*again, jitter));
+    }
     refused.is_shed().then(|| return_after(jitter))
+}
+
+/// 20 % less to 20 % more, so that those refused together do not come back together; whole seconds, 1 to 3600.
+fn spread(again: Duration, jitter: f64) -> Duration {
+    let seconds = (again.as_secs_f64() * (0.8 + 0.4 * jitter.clamp(0.0, 1.0))).round().clamp(1.0, 3_600.0);
+    Duration::from_secs(seconds as u64)
 }
 
 /// 5 to 15 s, so that those refused together do not come back together.
@@ -344,6 +355,27 @@ mod tests {
         }
         let answers = Answers { unavailable: StatusCode::BAD_GATEWAY, ..ANSWERS };
         assert_eq!(unanswered(Unanswered::Paused, &answers, 0.5).status(), 502, "its source's choice");
+    }
+
+    #[test]
+    fn a_group_over_its_backlog_is_told_when_there_is_room_again() {
+        let again = |seconds| Refused::Shed(Shed::Backlog(Duration::from_secs(seconds)));
+        for (seconds, jitter, after) in [
+            (100, 0.0, "80"),
+            (100, 0.5, "100"),
+            (100, 1.0, "120"),
+            (1, 0.0, "1"),
+            (3_600, 1.0, "3600"),
+            (3_600, 0.0, "2880"),
+        ] {
+            let reply = refused(&again(seconds), None, jitter);
+            assert_eq!(reply.status(), 429);
+            assert_eq!(reply.headers().get(RETRY_AFTER).unwrap(), after, "{seconds} s, {jitter}");
+        }
+        let answers = Answers { shed: StatusCode::SERVICE_UNAVAILABLE, ..ANSWERS };
+        let reply = refused(&Refused::Shed(Shed::Outgrown(Duration::from_secs(10))), Some(&answers), 0.5);
+        assert_eq!(reply.status(), answers.shed);
+        assert_eq!(reply.headers().get(RETRY_AFTER).unwrap(), "10");
     }
 
     #[test]

@@ -54,7 +54,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, Wall};
+use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, WaitSplit, Wall};
 
 /// A boxed future: one allocation a batch, and no generics that spread upwards.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -201,6 +201,8 @@ pub struct AttemptNote {
     pub excerpt: Bytes,
     /// Whether it counts against `retry.attempts`: the upstream refused the event.
     pub refused: bool,
+    /// What the event waited for before it.
+    pub waited: WaitSplit,
 }
 
 /// Longest part of an upstream's answer that is kept with an attempt.
@@ -215,6 +217,8 @@ pub struct Pending {
     pub id: EventId,
     /// Where it waits.
     pub lane: Lane,
+    /// The lane that it belongs to, where it waits in an overflow lane instead.
+    pub owner: Option<Lane>,
     /// Its order key.
     pub order: Option<Group>,
     /// When it was received.
@@ -260,8 +264,12 @@ pub struct Record {
     pub seq: Seq,
     /// Its name.
     pub id: EventId,
-    /// Its lane.
+    /// Where it waits, or waited.
     pub lane: Lane,
+    /// Its order key.
+    pub order: Option<Group>,
+    /// The lane that it belongs to, where that is an overflow lane.
+    pub owner: Option<Lane>,
     /// Where its key came from.
     pub key_source: KeySource,
     /// The source that took it.
@@ -286,6 +294,16 @@ pub struct Record {
     pub body_bytes: u32,
     /// The event that it repeats, of one that is or was suppressed.
     pub duplicate_of: Option<EventId>,
+    /// The trace that it belongs to.
+    pub trace: Option<[u8; 16]>,
+}
+
+impl Record {
+    /// The lane that it belongs to, wherever it waits.
+    #[must_use]
+    pub fn home(&self) -> &Lane {
+        self.owner.as_ref().unwrap_or(&self.lane)
+    }
 }
 
 /// An event's record with all that was tried.
@@ -345,7 +363,7 @@ impl Status {
 /// Which events to list. Every condition that is given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Only of this group (all its lanes).
+    /// Only of this group (all its lanes, and what of it waits in an overflow lane).
     pub group: Option<Group>,
     /// Only of this source.
     pub source: Option<Arc<str>>,

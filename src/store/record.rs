@@ -22,9 +22,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-use super::wire::{Damaged, GROUP_BYTES_MAX, Reader, put_bytes, put_lane, put_number, put_option, put_text, put_wall};
+use super::wire::{Damaged, GROUP_BYTES_MAX, Reader, put_bytes, put_number, put_option, put_place, put_text, put_wall};
 use super::{AttemptNote, Status, Verdict};
-use crate::event::{Event, EventId, Fingerprint, KeySource, Missing, Seq, Trace, Wall};
+use crate::event::{Event, EventId, Fingerprint, KeySource, Missing, Seq, Trace, WaitReason, WaitSplit, Wall};
 
 /// Bytes of a frame before its payload.
 pub(super) const FRAME_BYTES: usize = 8;
@@ -314,8 +314,27 @@ fn put_note(out: &mut Vec<u8>, note: &AttemptNote) {
     put_option(out, note.status, |out, status| put_number(out, u64::from(status)));
     put_text(out, &note.error);
     put_bytes(out, &note.excerpt);
-    out.push(u8::from(note.refused));
+    put_marks(out, note);
 }
+
+/// What was waited for stands only where something was: most events wait for nothing.
+fn put_marks(out: &mut Vec<u8>, note: &AttemptNote) {
+    let parts = note.waited.iter().count() as u64;
+    out.push(u8::from(note.refused) | if parts > 0 { WAITED } else { 0 });
+    if parts > 0 {
+        put_number(out, parts);
+        for (reason, span) in note.waited.iter() {
+            out.push(reason_number(reason));
+            put_number(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+}
+
+/// In a note's last byte: it was refused.
+const REFUSED: u8 = 1;
+
+/// In a note's last byte: what was waited for follows. Notes from before waits were split have none.
+const WAITED: u8 = 2;
 
 fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged> {
     let number = reader.number_u32("an attempt's number")?;
@@ -325,7 +344,7 @@ fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged
     if nanos >= 1_000_000_000 {
         return Err(Damaged("an attempt's length"));
     }
-    Ok(AttemptNote {
+    let mut note = AttemptNote {
         number,
         started,
         took: Duration::new(seconds, nanos),
@@ -333,8 +352,53 @@ fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged
         status: reader.option("a status", |r| u16::try_from(r.number("a status")?).map_err(|_| Damaged("a status")))?,
         error: reader.text("an error")?.into(),
         excerpt: Bytes::copy_from_slice(reader.bytes("an excerpt")?),
-        refused: form >= Form::Second && reader.flag("a refusal's mark")?,
-    })
+        refused: false,
+        waited: WaitSplit::default(),
+    };
+    if form >= Form::Second {
+        let marks = reader.byte("a note's marks")?;
+        if marks & !(REFUSED | WAITED) != 0 {
+            return Err(Damaged("a note's marks"));
+        }
+        note.refused = marks & REFUSED != 0;
+        if marks & WAITED != 0 {
+            note.waited = read_waited(reader)?;
+        }
+    }
+    Ok(note)
+}
+
+fn read_waited(reader: &mut Reader<'_>) -> Result<WaitSplit, Damaged> {
+    const WHAT: Damaged = Damaged("what was waited for");
+    let parts = reader.list(WHAT.0, |r| {
+        let number = r.byte(WHAT.0)?;
+        let reason = WaitReason::ALL.into_iter().find(|reason| reason_number(*reason) == number);
+        Ok((reason.ok_or(WHAT)?, Duration::from_micros(r.number(WHAT.0)?)))
+    })?;
+    Ok(parts.into_iter().collect())
+}
+
+/// Numbers of their own, so that an order of declaration is not a file format.
+fn reason_number(reason: WaitReason) -> u8 {
+    match reason {
+        WaitReason::OwnLane => 1,
+        WaitReason::Order => 2,
+        WaitReason::GroupCap => 3,
+        WaitReason::GroupRate => 4,
+        WaitReason::GroupPaused => 5,
+        WaitReason::GroupBreaker => 6,
+        WaitReason::RetryAfter => 7,
+        WaitReason::Slots => 8,
+        WaitReason::Slow => 9,
+        WaitReason::RetrySlots => 10,
+        WaitReason::UpstreamRate => 11,
+        WaitReason::UpstreamPaused => 12,
+        WaitReason::UpstreamBreaker => 13,
+        WaitReason::Store => 14,
+        WaitReason::BeforeRestart => 15,
+        WaitReason::Gateway => 16,
+        WaitReason::ReplaySlots => 17,
+    }
 }
 
 pub(super) fn put_status(out: &mut Vec<u8>, status: Status) {
@@ -390,8 +454,9 @@ pub(super) fn read_state(reader: &mut Reader<'_>, form: Form) -> Result<State, D
 ///
 /// The text names the part and its length.
 pub(super) fn check(event: &Event) -> Result<(), String> {
-    let groups = [Some(&event.lane.group), event.lane.inner.as_ref(), event.order.as_ref()];
-    for group in groups.into_iter().flatten() {
+    let lanes = [Some(&event.lane), event.owner.as_ref()];
+    let groups = lanes.into_iter().flatten().flat_map(|lane| [Some(&lane.group), lane.inner.as_ref()]);
+    for group in groups.chain([event.order.as_ref()]).flatten() {
         let length = group.as_str().len();
         if length == 0 || length > GROUP_BYTES_MAX {
             return Err(format!("event {}: a key of {length} bytes; 1 to {GROUP_BYTES_MAX} can be stored", event.id));
@@ -417,7 +482,7 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
     out.extend_from_slice(&event.id.0);
     put_wall(out, event.received);
     put_text(out, &event.source);
-    put_lane(out, &event.lane);
+    put_place(out, &event.lane, event.owner.as_ref());
     put_key_source(out, &event.key_source);
     put_option(out, event.order.as_ref(), |out, order| put_text(out, order.as_str()));
     put_text(out, &event.verified);
@@ -456,11 +521,15 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
 
 fn read_event(reader: &mut Reader<'_>, payload: &Bytes, form: Form) -> Result<Event, Damaged> {
     let known = form >= Form::Present;
+    let (id, received, source) =
+        (read_id(reader)?, reader.wall("the time of receipt")?, reader.shared_text("the source")?);
+    let (lane, owner) = reader.place()?;
     Ok(Event {
-        id: read_id(reader)?,
-        received: reader.wall("the time of receipt")?,
-        source: reader.shared_text("the source")?,
-        lane: reader.lane()?,
+        id,
+        received,
+        source,
+        lane,
+        owner,
         key_source: read_key_source(reader)?,
         order: reader.option("the order key", |r| r.group("the order key"))?,
         verified: reader.shared_text("the verification")?,

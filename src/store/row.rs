@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::bucket::{Bucket, Family};
 use super::log::Place;
 use super::record::{self, State};
-use super::wire::{Damaged, Reader, put_lane, put_number, put_option, put_text, put_wall};
+use super::wire::{Damaged, Reader, put_number, put_option, put_place, put_text, put_wall};
 use super::{AttemptNote, Pending, Query, Record, Retention, Status, Verdict};
 use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, Wall};
 
@@ -22,6 +22,7 @@ pub(super) struct Row {
     pub(super) seq: Seq,
     pub(super) id: EventId,
     pub(super) lane: Lane,
+    pub(super) owner: Option<Lane>,
     pub(super) key_source: KeySource,
     pub(super) source: Arc<str>,
     pub(super) order: Option<Group>,
@@ -29,6 +30,7 @@ pub(super) struct Row {
     pub(super) provider_event_id: Option<Box<str>>,
     pub(super) event_type: Option<Box<str>>,
     pub(super) body_bytes: u32,
+    pub(super) trace: Option<[u8; 16]>,
     /// The record that has the event.
     pub(super) place: Place,
     pub(super) state: State,
@@ -79,6 +81,7 @@ impl Row {
             seq,
             id: event.id,
             lane: event.lane.clone(),
+            owner: event.owner.clone(),
             key_source: event.key_source.clone(),
             source: Arc::clone(&event.source),
             order: event.order.clone(),
@@ -86,6 +89,7 @@ impl Row {
             provider_event_id: event.provider_event_id.clone(),
             event_type: event.event_type.clone(),
             body_bytes: u32::try_from(event.body.len()).unwrap_or(u32::MAX),
+            trace: event.trace.map(|trace| trace.id),
             place,
             state,
             bucket: None,
@@ -93,6 +97,11 @@ impl Row {
             pins: Vec::new(),
             births: Vec::new(),
         }
+    }
+
+    /// The lane that it belongs to, wherever it waits.
+    pub(super) fn home(&self) -> &Lane {
+        self.owner.as_ref().unwrap_or(&self.lane)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -189,6 +198,7 @@ impl Row {
             seq: self.seq,
             id: self.id,
             lane: self.lane.clone(),
+            owner: self.owner.clone(),
             order: self.order.clone(),
             received: self.received,
             attempts: self.state.attempts,
@@ -208,6 +218,8 @@ impl Row {
             seq: self.seq,
             id: self.id,
             lane: self.lane.clone(),
+            order: self.order.clone(),
+            owner: self.owner.clone(),
             key_source: self.key_source.clone(),
             source: Arc::clone(&self.source),
             received: self.received,
@@ -220,12 +232,13 @@ impl Row {
             reason: self.state.reason.clone(),
             body_bytes: self.body_bytes,
             duplicate_of: self.state.duplicate_of,
+            trace: self.trace,
         }
     }
 
     /// Whether a query asks for it (`before` and `limit` apart).
     pub(super) fn matches(&self, query: &Query) -> bool {
-        query.group.as_ref().is_none_or(|group| *group == self.lane.group)
+        query.group.as_ref().is_none_or(|group| *group == self.home().group)
             && query.source.as_ref().is_none_or(|source| *source == self.source)
             && (query.status.is_empty() || query.status.contains(&self.status()))
             && query.since.is_none_or(|since| self.received >= since)
@@ -237,7 +250,7 @@ impl Row {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         put_number(out, self.seq.0);
         out.extend_from_slice(&self.id.0);
-        put_lane(out, &self.lane);
+        put_place(out, &self.lane, self.owner.as_ref());
         record::put_key_source(out, &self.key_source);
         put_text(out, &self.source);
         put_option(out, self.order.as_ref(), |out, order| put_text(out, order.as_str()));
@@ -245,6 +258,7 @@ impl Row {
         put_option(out, self.provider_event_id.as_deref(), put_text);
         put_option(out, self.event_type.as_deref(), put_text);
         put_number(out, u64::from(self.body_bytes));
+        put_option(out, self.trace, |out, id| out.extend_from_slice(&id));
         self.place.put(out);
         record::put_state(out, &self.state);
         put_option(out, self.bucket, |out, bucket| bucket.put(out));
@@ -261,10 +275,13 @@ impl Row {
 
     /// Reads one.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let (seq, id) = (Seq(reader.number("a seq")?), record::read_id(reader)?);
+        let (lane, owner) = reader.place()?;
         Ok(Self {
-            seq: Seq(reader.number("a seq")?),
-            id: record::read_id(reader)?,
-            lane: reader.lane()?,
+            seq,
+            id,
+            lane,
+            owner,
             key_source: record::read_key_source(reader)?,
             source: reader.shared_text("the source")?,
             order: reader.option("the order key", |r| r.group("the order key"))?,
@@ -272,6 +289,7 @@ impl Row {
             provider_event_id: reader.option("the provider's id", |r| r.text("the provider's id").map(Into::into))?,
             event_type: reader.option("the event type", |r| r.text("the event type").map(Into::into))?,
             body_bytes: reader.number_u32("the body's length")?,
+            trace: reader.option("the trace", |r| record::read_array(r, "the trace"))?,
             place: Place::read(reader)?,
             state: record::read_state(reader, record::Form::Present)?,
             bucket: reader.option("a bucket", Bucket::read)?,

@@ -55,6 +55,19 @@ pub(super) fn put_lane(out: &mut Vec<u8>, lane: &Lane) {
     put_option(out, lane.inner.as_ref(), |out, inner| put_text(out, inner.as_str()));
 }
 
+/// Where an event waits, and whose it is where that is another lane. Without an owner the same bytes as [`put_lane`]: the flag before the
+/// inner lane has one bit for it, one for the owner.
+pub(super) fn put_place(out: &mut Vec<u8>, lane: &Lane, owner: Option<&Lane>) {
+    put_text(out, lane.group.as_str());
+    out.push(u8::from(lane.inner.is_some()) | (u8::from(owner.is_some()) << 1));
+    if let Some(inner) = &lane.inner {
+        put_text(out, inner.as_str());
+    }
+    if let Some(owner) = owner {
+        put_lane(out, owner);
+    }
+}
+
 /// Reads what the functions above wrote, from front to back.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -157,6 +170,18 @@ impl<'a> Reader<'a> {
 
     pub(super) fn group(&mut self, what: &'static str) -> Result<Group, Damaged> {
         Group::from_written(self.text(what)?).ok_or(Damaged(what))
+    }
+
+    /// What [`put_place`] wrote.
+    pub(super) fn place(&mut self) -> Result<(Lane, Option<Lane>), Damaged> {
+        let group = self.group("a group")?;
+        let flags = self.byte("an inner lane")?;
+        if flags > 3 {
+            return Err(Damaged("an inner lane"));
+        }
+        let inner = (flags & 1 != 0).then(|| self.group("an inner lane")).transpose()?;
+        let owner = (flags & 2 != 0).then(|| self.lane()).transpose()?;
+        Ok((Lane { group, inner }, owner))
     }
 
     pub(super) fn lane(&mut self) -> Result<Lane, Damaged> {

@@ -95,6 +95,7 @@ pub(crate) fn event_of(content_type: &str, body: &[u8]) -> Event {
         received: NOW,
         source: "/hooks".into(),
         lane: Lane { group: Group::of(&["a"]), inner: None },
+        owner: None,
         key_source: KeySource::NoRule,
         order: None,
         fingerprint: None,

@@ -1,7 +1,7 @@
 //! The engine with a model store and a model upstream in virtual time, with faults: one seed, one run.
 //!
 //! First a phase with everything that can go wrong: live requests that come, wait and go away, appends and settlements that are slow or fail, reads that fail or are stale, an upstream
-//! that answers 500, 404, 429, hangs or refuses, commands by people, and crashes after which a new engine finds what is durable. Then
+//! that answers 500, 404, 429, hangs or refuses, commands by people, backlogs at their caps, groups that get slots of their own and give them back, and crashes after which a new engine finds what is durable. Then
 //! the faults stop, and everything must drain. After every step the engine's invariants are checked against what the model knows.
 //!
 //! `SIM_SEED=n` runs one seed, `SIM_SEEDS=n` so many; a failure prints its seed and step.
@@ -41,6 +41,8 @@ fn everything_drains_and_no_invariant_breaks() {
         assert!(total.failed_settles > 0 && total.failed_loads > 0 && total.cancelled > 0, "{total:?}");
         assert!(total.live_served > 100 && total.live_refused > 10 && total.live_late > 0, "{total:?}");
         assert!(total.live_gone > 10, "{total:?}");
+        assert!(total.promoted > 0 && total.demoted > 0 && total.not_admitted > 0, "{total:?}");
+        assert!(total.live_gone > 10 && total.overflowed > 1_000, "{total:?}");
     }
 }
 

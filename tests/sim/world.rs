@@ -28,6 +28,9 @@ pub(super) enum Sabotage {
 pub(super) struct Tally {
     pub(super) delivered: u64,
     pub(super) dead: u64,
+    pub(super) promoted: u64,
+    pub(super) demoted: u64,
+    pub(super) not_admitted: u64,
     pub(super) discarded: u64,
     pub(super) attempts: u64,
     pub(super) crashes: u64,
@@ -38,6 +41,7 @@ pub(super) struct Tally {
     pub(super) live_refused: u64,
     pub(super) live_late: u64,
     pub(super) live_gone: u64,
+    pub(super) overflowed: u64,
     pub(super) steps: u64,
 }
 
@@ -45,6 +49,9 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self) {
         self.delivered += other.delivered;
         self.dead += other.dead;
+        self.promoted += other.promoted;
+        self.demoted += other.demoted;
+        self.not_admitted += other.not_admitted;
         self.discarded += other.discarded;
         self.attempts += other.attempts;
         self.crashes += other.crashes;
@@ -55,6 +62,7 @@ impl Tally {
         self.live_refused += other.live_refused;
         self.live_late += other.live_late;
         self.live_gone += other.live_gone;
+        self.overflowed += other.overflowed;
         self.steps += other.steps;
     }
 }
@@ -81,15 +89,28 @@ struct Weights {
     crash: u64,
     command: u64,
     rated: u64,
+    named: u64,
+    unknown: u64,
     stale: u64,
     live: u64,
     leaves: u64,
 }
 
+/// An event on its way into the store: whose it is, where it was told to wait, its order key, whether it is a replay, what it was
+/// admitted with.
+#[derive(Clone, Debug)]
+struct Arrival {
+    home: Lane,
+    place: Option<Lane>,
+    key: Option<Group>,
+    replay: bool,
+    admitted: Admitted,
+}
+
 #[derive(Debug)]
 enum Thing {
     Arrive,
-    Appended(Vec<(Lane, Option<Group>, bool)>),
+    Appended(Vec<Arrival>),
     Settled(Batch, Vec<Settle>),
     Loaded(Lane, Seq, usize, Option<(Vec<Queued>, bool)>),
     DueLoaded(Option<(Wall, Seq)>, usize, Option<(Vec<Queued>, bool)>),
@@ -104,6 +125,8 @@ enum Thing {
 struct Flight {
     dispatch: Dispatch,
     order: Option<Group>,
+    /// Whose event it is, wherever it waits.
+    home: Lane,
     life: u64,
 }
 
@@ -126,6 +149,10 @@ pub(super) struct World {
     /// Attempts of live requests, with whose they are.
     held: BTreeMap<Ticket, (LiveId, Group)>,
     paused: BTreeSet<Group>,
+    /// Those that had slots of their own.
+    promoted: BTreeSet<Group>,
+    /// A batch is being made durable: one at a time.
+    appending: bool,
     calm: bool,
     sabotaged: bool,
     appended: u64,
@@ -151,8 +178,8 @@ impl World {
         }
         let weights = Weights::draw(&mut dice);
         let settings = settings(&mut dice);
-        let rated = weights.rated;
-        let engine = Engine::new(settings.clone(), Box::new(move |group| policy(group, rated)), seed);
+        let swayed = (weights.rated, weights.named);
+        let engine = Engine::new(settings.clone(), Box::new(move |group| policy(group, swayed)), seed);
         let mut world = Self {
             engine,
             settings,
@@ -169,6 +196,8 @@ impl World {
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             paused: BTreeSet::new(),
+            promoted: BTreeSet::new(),
+            appending: false,
             calm: false,
             sabotaged: false,
             appended: 0,
@@ -208,6 +237,7 @@ impl World {
     /// Runs until all is drained.
     pub(super) fn run(&mut self) -> Result<Tally, String> {
         loop {
+            self.count_moves();
             self.execute()?;
             self.engine.check_invariants()?;
             if self.engine.violations() > 0 {
@@ -230,10 +260,22 @@ impl World {
         }
     }
 
+    fn count_moves(&mut self) {
+        while let Some(notice) = self.engine.poll_notice() {
+            if let Notice::Dedication { group, from, to, .. } = notice {
+                if to.has_slots() {
+                    self.promoted.insert(group);
+                }
+                self.tally.promoted += u64::from(!from.has_slots() && to.has_slots());
+                self.tally.demoted += u64::from(from.has_slots() && !to.has_slots());
+            }
+        }
+    }
+
     /// Nothing is under way that the engine will be told of.
     fn quiet(&self) -> bool {
         let waits = |(life, thing): &(u64, Thing)| match thing {
-            Thing::Appended(_) => true,
+            Thing::Appended(..) => true,
             Thing::Settled(..) | Thing::Loaded(..) | Thing::DueLoaded(..) => *life == self.life,
             Thing::Arrive | Thing::Ended(..) | Thing::Command | Thing::Crash | Thing::Calm => false,
             Thing::Call | Thing::Left(_) => false,
@@ -286,7 +328,7 @@ impl World {
         let old = life != self.life;
         match thing {
             Thing::Arrive => self.arrive(),
-            Thing::Appended(batch) => self.appended(batch),
+            Thing::Appended(batch) => self.appended(batch, !old)?,
             Thing::Settled(batch, settlements) if !old => self.settled(batch, &settlements)?,
             Thing::Loaded(lane, after, n, early) if !old => self.loaded(&lane, after, n, early),
             Thing::DueLoaded(after, n, early) if !old => self.due_loaded(after, n, early),
@@ -296,7 +338,7 @@ impl World {
             Thing::Command => self.command(),
             Thing::Crash => {
                 if self.happens(self.weights.crash) {
-                    self.crash();
+                    self.crash()?;
                 }
                 if !self.calm {
                     self.plan(ms(20_000), Thing::Crash);
@@ -320,21 +362,53 @@ impl World {
     // ---- arrivals ----------------------------------------------------------------------------------------------
 
     fn arrive(&mut self) {
-        let most = if self.dice.below(20) == 0 { 60 } else { 4 };
-        let burst = 1 + self.dice.below(most);
-        let lane = self.some_lane();
-        let batch = (0..burst)
-            .map(|_| {
-                let key = self.happens(self.weights.ordered).then(|| self.some_key());
-                (lane.clone(), key, self.happens(self.weights.replay))
-            })
-            .collect();
-        let delay = ms(self.dice.below(20));
-        self.plan(delay, Thing::Appended(batch));
+        if !self.appending {
+            self.begin_append();
+        }
         if !self.calm {
             let pause = ms(50 + self.dice.below(1_500));
             self.plan(pause, Thing::Arrive);
         }
+    }
+
+    /// Asks for room: a group with a cap of its backlog never has more waiting than that when it is given some.
+    fn admitted(&mut self, group: &Group) -> Option<Admitted> {
+        let now = self.at();
+        let view = self.engine.group(group, now.mono);
+        let full = view.backlog.is_some_and(|most| view.queued + view.retrying >= u64::from(most));
+        let asked = self.engine.admit(group, now);
+        self.note(asked.is_ok());
+        assert!(!(full && asked.is_ok()), "{group} is over its cap and was given room");
+        self.tally.not_admitted += u64::from(asked.is_err());
+        asked.ok()
+    }
+
+    /// A batch on its way: of one lane, or of many.
+    fn begin_append(&mut self) {
+        let most = if self.dice.below(20) == 0 { 60 } else { 4 };
+        let burst = 1 + self.dice.below(most);
+        let mixed = self.dice.below(3) == 0;
+        let lane = self.some_lane();
+        let (mut batch, mut parts) = (Vec::new(), Vec::new());
+        for _ in 0..burst {
+            let home = if mixed { self.some_lane() } else { lane.clone() };
+            let key = self.happens(self.weights.ordered).then(|| self.some_key());
+            let replay = self.happens(self.weights.replay);
+            let wanted = self.happens(self.weights.unknown).then(|| Group::of(&[format!("s{}", self.dice.below(2))]));
+            if let Some(admitted) = self.admitted(&home.group) {
+                // A source whose new groups are too many has lanes of its own.
+                parts.push(wanted);
+                batch.push(Arrival { home, place: None, key, replay, admitted });
+            }
+        }
+        let wanted: Vec<Wanted<'_>> =
+            batch.iter().zip(parts).map(|(arrival, part)| Wanted { lane: &arrival.home, part }).collect();
+        let places = self.engine.places(&wanted);
+        self.note(&places);
+        batch.iter_mut().zip(places).for_each(|(arrival, place)| arrival.place = place);
+        self.appending = true;
+        let delay = ms(self.dice.below(20));
+        self.plan(delay, Thing::Appended(batch));
     }
 
     fn some_lane(&mut self) -> Lane {
@@ -347,15 +421,57 @@ impl World {
         Group::of(&[format!("k{}", self.dice.below(self.weights.keys))])
     }
 
-    fn appended(&mut self, batch: Vec<(Lane, Option<Group>, bool)>) {
+    /// A batch became durable or did not; `waited` unless it was a former life that asked for room for it.
+    fn appended(&mut self, batch: Vec<Arrival>, waited: bool) -> Result<(), String> {
+        self.appending = false;
+        for arrival in batch.iter().filter(|_| waited) {
+            self.engine.on_came(&arrival.home.group, arrival.admitted);
+        }
         if self.happens(self.weights.append_fails) {
-            return;
+            return Ok(());
         }
         let now = self.at();
-        let events: Vec<Queued> =
-            batch.into_iter().map(|(lane, key, replay)| self.store.append(&lane, key, replay, now.wall)).collect();
-        self.appended += events.len() as u64;
+        let mut events = Vec::new();
+        for arrival in batch {
+            events.push(self.store_arrival(arrival)?);
+        }
         self.engine.on_appended(events, now);
+        self.within_bounds()
+    }
+
+    /// R10: an event waits where others wait that belong to the same lane.
+    fn store_arrival(&mut self, Arrival { home, place, key, replay, .. }: Arrival) -> Result<Queued, String> {
+        self.tally.overflowed += u64::from(place.is_some());
+        self.appended += 1;
+        let received = self.at().wall;
+        let event = self.store.append(&home, place, key, replay, received);
+        let mut others = self.store.pending.values().map(|row| &row.event);
+        match others.find(|other| home_of(other) == &home && other.lane != event.lane) {
+            Some(other) => {
+                Err(format!("R10: {} waits in {:?}, {} in {:?}", event.seq, event.lane, other.seq, other.lane))
+            }
+            None => Ok(event),
+        }
+    }
+
+    /// R10: no more lanes than may be, but for those that are shared.
+    fn within_bounds(&self) -> Result<(), String> {
+        let lanes = self.store.lanes();
+        let own = lanes.keys().filter(|lane| !lane.inner.as_ref().unwrap_or(&lane.group).is_overflow());
+        let (mut count, mut inside) = (0, BTreeMap::<&Group, usize>::new());
+        for lane in own {
+            count += 1;
+            *inside.entry(&lane.group).or_default() += usize::from(lane.inner.is_some());
+        }
+        let named = self.weights.groups as usize * 4;
+        let most = inside.values().copied().max().unwrap_or_default();
+        if count > self.settings.max_active + named || most > self.settings.inner_active.max(1) {
+            return Err(format!("R10: {count} lanes, {most} in one group"));
+        }
+        if self.weights.named == 0 && count > self.settings.max_active {
+            return Err(format!("R10: {count} lanes, {} may be", self.settings.max_active));
+        }
+        Ok(())
     }
 
     // ---- senders that wait for an answer -----------------------------------------------------------------------
@@ -470,26 +586,29 @@ impl World {
         if row.event.lane != dispatch.lane {
             return Err(format!("event {seq} was dispatched for lane {:?}", dispatch.lane));
         }
-        let order = row.event.order.clone();
-        self.in_order(&dispatch, order.as_ref())?;
+        if dispatch.split.total() != dispatch.wait {
+            return Err(format!("event {seq} waited {:?}, and that for {:?}", dispatch.wait, dispatch.split));
+        }
+        let (order, home) = (row.event.order.clone(), home_of(&row.event).clone());
+        self.in_order(&dispatch, order.as_ref(), &home)?;
         self.within_caps(&dispatch.lane.group)?;
         let (took, ending) = self.answer(&dispatch.lane.group);
         self.plan(took, Thing::Ended(dispatch.ticket, took, ending));
-        self.flying.insert(dispatch.ticket, Flight { dispatch, order, life: self.life });
+        self.flying.insert(dispatch.ticket, Flight { dispatch, order, home, life: self.life });
         Ok(())
     }
 
     /// I3, R7: the event is not under way already, nor another of its key, and none of its key before it is pending.
-    fn in_order(&self, dispatch: &Dispatch, order: Option<&Group>) -> Result<(), String> {
+    fn in_order(&self, dispatch: &Dispatch, order: Option<&Group>, home: &Lane) -> Result<(), String> {
         for flight in self.flying.values() {
-            let same_key = order.is_some() && flight.order.as_ref() == order && flight.dispatch.lane == dispatch.lane;
+            let same_key = order.is_some() && flight.order.as_ref() == order && flight.home == *home;
             if flight.dispatch.seq == dispatch.seq || same_key {
                 return Err(format!("I3: {} goes beside {}", dispatch.seq, flight.dispatch.seq));
             }
         }
         let Some(key) = order else { return Ok(()) };
         let before = self.store.pending.range(..dispatch.seq);
-        match before.map(|(_, row)| &row.event).find(|e| e.order.as_ref() == Some(key) && e.lane == dispatch.lane) {
+        match before.map(|(_, row)| &row.event).find(|e| e.order.as_ref() == Some(key) && home_of(e) == home) {
             Some(event) => Err(format!("R7: {} goes before {} of the same key", dispatch.seq, event.seq)),
             None => Ok(()),
         }
@@ -500,7 +619,10 @@ impl World {
         let events = self.flying.values().filter(|flight| flight.dispatch.lane.group == *group).count();
         let beside = (events + self.held.values().filter(|(_, other)| other == group).count()) as u32;
         let all = (self.flying.len() + self.held.len()) as u32;
-        let cap = policy(group, 0).concurrency.unwrap_or_else(|| (self.settings.slots / 8).max(1));
+        let cap = policy(group, (0, 0)).concurrency.unwrap_or_else(|| (self.settings.slots / 8).max(1));
+        // What was leased on slots of its own may go after these were given back.
+        let own = if self.promoted.contains(group) { self.settings.dedicated.slots } else { 0 };
+        let cap = cap.max(own);
         if beside + 1 > cap || all + 1 > self.settings.slots {
             return Err(format!("I5: {} of {group} in flight, {} in all", beside + 1, all + 1));
         }
@@ -652,7 +774,7 @@ impl World {
             5 | 6 => self.engine.set_upstream_paused(false),
             7 => {
                 let weight = 0.25 * (1 + self.dice.below(16)) as f64;
-                let policy = Policy { weight, ..policy(&group, self.weights.rated) };
+                let policy = Policy { weight, ..policy(&group, (self.weights.rated, self.weights.named)) };
                 self.engine.set_policy(&group, policy, now);
             }
             _ => self.remove_some(now),
@@ -677,7 +799,7 @@ impl World {
     }
 
     /// The process dies: what is durable stays, all else goes. Attempts under way end somewhere, and nobody hears of it.
-    fn crash(&mut self) {
+    fn crash(&mut self) -> Result<(), String> {
         self.tally.crashes += 1;
         self.flying.clear();
         // Their connections break with the process, and nobody hears of them again.
@@ -695,29 +817,57 @@ impl World {
                 });
             }
         }
+        let appends = self.what.values().filter_map(|(_, thing)| match thing {
+            Thing::Appended(batch) => Some(batch.clone()),
+            _ => None,
+        });
+        for batch in appends.collect::<Vec<_>>() {
+            if self.dice.below(2) == 0 {
+                for arrival in batch {
+                    drop(self.store_arrival(arrival)?);
+                }
+            }
+        }
+        self.appending = false;
         self.life += 1;
-        self.what.retain(|_, (_, thing)| !matches!(thing, Thing::Settled(..)));
+        self.what.retain(|_, (_, thing)| !matches!(thing, Thing::Settled(..) | Thing::Appended(_)));
         let now = self.at();
         // It takes a while to come back.
         self.now = self.now.plus(ms(self.dice.below(5_000)));
         self.store.interrupt(now.wall);
-        let (rated, seed) = (self.weights.rated, self.life);
-        self.engine = Engine::new(self.settings.clone(), Box::new(move |group| policy(group, rated)), seed);
+        let (swayed, seed) = ((self.weights.rated, self.weights.named), self.life);
+        let promoted = self.engine.promoted();
+        self.engine = Engine::new(self.settings.clone(), Box::new(move |group| policy(group, swayed)), seed);
         self.paused.clear();
         let now = self.at();
+        self.engine.restore_promoted(promoted, now);
         for (lane, (fresh, retrying, oldest)) in self.store.lanes() {
             self.engine.on_recovered(&lane, fresh, retrying, oldest, now);
         }
+        for event in self.store.pending.values().map(|row| &row.event) {
+            if let Some(owner) = &event.owner {
+                self.engine.on_overflowed(&event.lane, owner);
+            }
+        }
+        Ok(())
     }
 }
 
-fn policy(group: &Group, rated: u64) -> Policy {
+/// The lane that an event belongs to, wherever it waits.
+fn home_of(event: &Queued) -> &Lane {
+    event.owner.as_ref().unwrap_or(&event.lane)
+}
+
+fn policy(group: &Group, (rated, named): (u64, u64)) -> Policy {
     let n: u64 = group.as_str().trim_start_matches('g').parse().unwrap_or(0);
     Policy {
         weight: 1.0 + (n % 3) as f64,
         concurrency: (n % 4 == 1).then_some(1 + (n % 3) as u32),
         rate: (n % 5 == 2 && rated > 0).then_some(Rate { events: 5, per: ms(1_000) }),
-        paused: false,
+        backlog: (n % 7 == 3).then_some(20),
+        chosen: n % 4 == 1,
+        named: n % 7 == 3 && named > 0,
+        ..Policy::default()
     }
 }
 
@@ -730,11 +880,23 @@ fn settings(dice: &mut Dice) -> Settings {
         charge: if dice.below(4) == 0 { Charge::Events } else { Charge::Time },
         rate: (dice.below(4) == 0).then_some(Rate { events: 60, per: ms(1_000) }),
         order_max_hold: ms(20_000 + dice.below(100_000)),
+        max_active: if dice.below(3) == 0 { 1_000_000 } else { 1 + dice.below(12) as usize },
+        inner_active: if dice.below(3) == 0 { 10_000 } else { 1 + dice.below(3) as usize },
         ..Settings::default()
     };
     settings.retry.attempts = 2 + dice.below(6) as u32;
     settings.retry.max_age = ms(60_000 + dice.below(600_000));
     settings.retry.backoff = Backoff { initial: ms(500), factor: 2.0, max: ms(30_000) };
+    // Little is much here, so that groups get slots of their own and give them back within a run.
+    settings.dedicated = Dedicated {
+        max: dice.below(4) as u32,
+        slots: 1 + dice.below(3) as u32,
+        promote_share: 0.001,
+        demote_share: 0.000_5,
+        promote_after: ms(8_000 + dice.below(12_000)),
+        demote_after: ms(5_000 + dice.below(10_000)),
+    };
+    settings.shed = dice.below(2) == 0;
     settings
 }
 
@@ -761,6 +923,8 @@ impl Weights {
             crash: some(800),
             command: some(700),
             rated: some(1),
+            named: some(1),
+            unknown: some(300),
             stale: some(700),
             live: some(900),
             leaves: some(500),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fairlane::event::{Seq, Wall};
+use fairlane::event::{Seq, WaitReason, WaitSplit, Wall};
 use fairlane::store::{AttemptNote, EXCERPT_BYTES_MAX, Settlement, Status, Verdict};
 
 use crate::snapshot::Snapshot;
@@ -264,6 +264,9 @@ pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world:
             error: "connection refused: 127.0.0.1:3000 \u{2014} is it up?\n".into(),
             excerpt: Bytes::new(),
             refused: false,
+            waited: [(WaitReason::OwnLane, Duration::from_micros(7)), (WaitReason::Order, Duration::from_hours(9))]
+                .into_iter()
+                .collect(),
         },
         AttemptNote {
             number: 2,
@@ -274,6 +277,7 @@ pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world:
             error: "x".repeat(3_000).into(),
             excerpt: Bytes::from(every_byte.repeat(EXCERPT_BYTES_MAX / 256)),
             refused: true,
+            waited: WaitSplit::default(),
         },
         AttemptNote {
             number: u32::MAX,
@@ -284,6 +288,7 @@ pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world:
             error: "".into(),
             excerpt: Bytes::from_static(b"\xff"),
             refused: false,
+            waited: WaitSplit::default(),
         },
     ];
     let verdicts = [Verdict::RetryAt(world.now()), Verdict::RetryAt(world.now()), Verdict::Delivered];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairlane::clock::{Clock as _, TestClock};
-use fairlane::event::{Event, EventId, Group, KeySource, Lane, Seq, Wall};
+use fairlane::event::{Event, EventId, Group, KeySource, Lane, Seq, WaitSplit, Wall};
 use fairlane::store::embedded::{Embedded, Options, Settings};
 use fairlane::store::memory::Memory;
 use fairlane::store::{AttemptNote, Durability, LaneStore, Pending, Query, Retention, Settlement, Story, Verdict};
@@ -312,6 +312,7 @@ pub(crate) fn event(number: u64, lane: &Lane, received: Wall) -> Event {
         received,
         source: "shop".into(),
         lane: lane.clone(),
+        owner: None,
         key_source: KeySource::Rule { rule: "headers.x-shop".into(), signed: true },
         order: None,
         fingerprint: None,
@@ -340,5 +341,6 @@ pub(crate) fn note(number: u32, started: Wall) -> AttemptNote {
         error: "the upstream answered 503".into(),
         excerpt: Bytes::from_static(b"try later"),
         refused: number.is_multiple_of(2),
+        waited: WaitSplit::default(),
     }
 }

@@ -6,6 +6,7 @@
 #![expect(dead_code, reason = "each test file uses its own part of this")]
 #![expect(clippy::print_stderr, reason = "the log of a gateway in a failed test")]
 
+pub(crate) mod collector;
 pub(crate) mod upstream;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

@@ -127,6 +127,7 @@ impl<'t> Shelf<'t> {
         Some(Queued {
             seq,
             lane: self.queues.get(queue as usize)?.lane.clone(),
+            owner: None,
             order: if arrival.order == 0 { None } else { self.orders.get(arrival.order as usize).cloned() },
             received: self.came(arrival),
             replay: false,

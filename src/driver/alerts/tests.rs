@@ -7,7 +7,7 @@ use super::catalog::{Kind, reference};
 use super::facts::{Facts, History, SourceFacts};
 use super::judge::judge;
 use super::*;
-use crate::engine::{BreakerState, Engine, Found, GroupView, Survey};
+use crate::engine::{BreakerState, DedicatedInfo, Engine, Found, GroupView, Survey};
 use crate::event::{Group, Mono, Now};
 use crate::store::Usage;
 
@@ -39,6 +39,7 @@ fn world() -> World {
         overdue: 0,
         demand: 0.0,
         slots: 64,
+        dedicated: DedicatedInfo::default(),
         breaker: BreakerState::Closed,
         violations: 0,
         last_violation: None,

@@ -1,8 +1,10 @@
-//! The engine's rules (R1–R9, R11), each by a test that fails without it. `rig` is the world they run in, `model` its store;
+//! The engine's rules (R1–R11), each by a test that fails without it. `rig` is the world they run in, `model` its store;
 //! `tests/sim` runs the whole with faults and crashes.
 
+mod bounds;
 mod cold;
 mod cost;
+mod dedicated;
 mod evidence;
 mod fair;
 mod live;
@@ -12,5 +14,6 @@ mod props;
 mod rig;
 mod rules;
 mod views;
+mod waits;
 
 use crate::{engine, event};

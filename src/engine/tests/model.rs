@@ -24,12 +24,22 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Makes an event durable.
-    pub(crate) fn append(&mut self, lane: &Lane, order: Option<Group>, replay: bool, received: Wall) -> Queued {
+    /// Makes an event durable that belongs to `home` and waits in `place`, where that is another lane.
+    pub(crate) fn append(
+        &mut self,
+        home: &Lane,
+        place: Option<Lane>,
+        order: Option<Group>,
+        replay: bool,
+        received: Wall,
+    ) -> Queued {
         self.last += 1;
+        let owner = place.is_some().then(|| home.clone());
+        let lane = place.unwrap_or_else(|| home.clone());
         let event = Queued {
             seq: Seq(self.last),
             lane: lane.clone(),
+            owner,
             order,
             received,
             replay,
@@ -38,7 +48,7 @@ impl Model {
             first_attempt: None,
             due: None,
         };
-        self.fresh.entry(lane.clone()).or_default().insert(event.seq);
+        self.fresh.entry(lane).or_default().insert(event.seq);
         self.pending.insert(event.seq, Row { event: event.clone(), open: false });
         event
     }

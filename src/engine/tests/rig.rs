@@ -26,6 +26,9 @@ pub(super) type LiveAnswer = Box<dyn FnMut(&LiveDispatch) -> (Duration, Ending)>
 /// Whether another event takes the place of one that ended.
 pub(super) type Refill = Box<dyn Fn(&Lane) -> bool>;
 
+/// The part of the overflow lanes for an event of that lane, if its group is one too many.
+pub(super) type Part = Box<dyn Fn(&Lane) -> Option<Group>>;
+
 /// What a lane's source says of order keys.
 pub(super) type Hold = Box<dyn Fn(&Lane) -> Option<Duration>>;
 
@@ -56,6 +59,8 @@ pub(super) struct Rig {
     pub(super) trace: Option<Vec<(Mono, Dispatch)>>,
     /// Told of every event that ended: what to append instead of it.
     pub(super) refill: Option<Refill>,
+    /// The part of the overflow lanes for an event of that lane, where its group is one too many.
+    pub(super) part: Option<Part>,
     /// How long an event may hold its order key, where its source says.
     pub(super) hold: Option<Hold>,
     pub(super) cancelled: Vec<Ticket>,
@@ -98,6 +103,7 @@ impl Rig {
             got: BTreeMap::new(),
             trace: None,
             refill: None,
+            part: None,
             hold: None,
             cancelled: Vec::new(),
             arrivals: Vec::new(),
@@ -121,10 +127,40 @@ impl Rig {
     }
 
     pub(super) fn append_as(&mut self, lane: &Lane, count: usize, order: Option<&str>, replay: bool) {
-        let now = self.at();
         let key = order.map(|key| Group::of(&[key]));
-        let events = (0..count).map(|_| self.store.append(lane, key.clone(), replay, now.wall)).collect();
+        let part = self.part.as_ref().and_then(|part| part(lane));
+        let arrivals = vec![(lane.clone(), part, key); count];
+        self.arrive(arrivals, replay);
+    }
+
+    /// A batch of events: whose, the part where their group is one too many, and their order keys. They wait where the engine says.
+    pub(super) fn arrive(&mut self, batch: Vec<(Lane, Option<Group>, Option<Group>)>, replay: bool) {
+        let now = self.at();
+        let wanted: Vec<Wanted<'_>> = batch.iter().map(|(lane, part, _)| Wanted { lane, part: part.clone() }).collect();
+        let places = self.engine.places(&wanted).into_iter().chain(std::iter::repeat(None));
+        let store = &mut self.store;
+        let stored = |((home, _, key), place): ((Lane, _, Option<Group>), Option<Lane>)| {
+            store.append(&home, place, key, replay, now.wall)
+        };
+        let events = batch.into_iter().zip(places).map(stored).collect();
         self.engine.on_appended(events, now);
+    }
+
+    /// The process dies and comes back: what is durable is found, all else is gone.
+    pub(super) fn restart(&mut self, policy: impl Fn(&Group) -> Policy + Send + 'static, settings: Settings) {
+        self.flying.clear();
+        self.things.clear();
+        let now = self.at();
+        self.store.interrupt(now.wall);
+        self.engine = Engine::new(settings, Box::new(policy), 2);
+        for (lane, (fresh, retrying, oldest)) in self.store.lanes() {
+            self.engine.on_recovered(&lane, fresh, retrying, oldest, now);
+        }
+        for event in self.store.pending.values().map(|row| &row.event) {
+            if let Some(owner) = &event.owner {
+                self.engine.on_overflowed(&event.lane, owner);
+            }
+        }
     }
 
     /// A live request of `group` that can wait for `patience`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Dice, Rig, inner, lane, ms};
+use super::rig::{Dice, Rig, lane, ms};
 use crate::engine::*;
 
 const BAD: Ending = Ending::Server { status: 500, retry_after: None };
@@ -543,7 +543,7 @@ fn events_can_be_removed_wherever_they_are() {
 fn a_restart_reads_heads_when_their_turn_comes() {
     let mut rig = Rig::new(Settings::default());
     for n in 0..500 {
-        rig.store.append(&lane(&format!("g{n}")), None, false, Wall(1_767_225_600_000_000));
+        rig.store.append(&lane(&format!("g{n}")), None, None, false, Wall(1_767_225_600_000_000));
     }
     let now = rig.at();
     for (lane, (fresh, retrying, oldest)) in rig.store.lanes() {
@@ -584,34 +584,6 @@ fn an_attempt_that_died_with_the_process_is_repeated_before_the_rest_of_its_key(
     after.drain();
     assert_eq!(after.order(), [1, 2, 3, 4]);
     assert_eq!(after.trace.iter().flatten().map(|(_, d)| d.attempt).collect::<Vec<_>>(), [2, 1, 1, 1]);
-}
-
-#[test]
-fn wait_reasons_say_what_an_event_waited_for() {
-    let mut rig = Rig::with(Settings::default(), |group| Policy {
-        concurrency: (group.as_str() == "capped").then_some(1),
-        ..Policy::default()
-    });
-    rig.trace = Some(Vec::new());
-    rig.append(&lane("capped"), 2);
-    rig.append_as(&inner("keyed", "x"), 2, Some("k"), false);
-    let now = rig.at();
-    rig.engine.pause(&group("paused"), now);
-    rig.append(&lane("paused"), 1);
-    rig.run(ms(500));
-    let now = rig.at();
-    rig.engine.resume(&group("paused"), now);
-    rig.run(ms(500));
-    let reasons: Vec<(u64, WaitReason)> = rig.trace.iter().flatten().map(|(_, d)| (d.seq.0, d.reason)).collect();
-    for expected in [
-        (1, WaitReason::None),
-        (2, WaitReason::Cap),
-        (3, WaitReason::None),
-        (4, WaitReason::Order),
-        (5, WaitReason::Paused),
-    ] {
-        assert!(reasons.contains(&expected), "{expected:?} in {reasons:?}");
-    }
 }
 
 #[test]

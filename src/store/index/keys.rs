@@ -15,7 +15,7 @@ pub(super) fn common_keys(row: &Row) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)>
     let id = id_key(row.id).to_vec();
     let mut seq = Vec::new();
     wire::put_number(&mut seq, row.seq.0);
-    let group = hash_key(b'g', hash(row.lane.group.as_str().as_bytes()), row.seq.0).to_vec();
+    let group = hash_key(b'g', hash(row.home().group.as_str().as_bytes()), row.seq.0).to_vec();
     let provider = row.provider_event_id.as_deref();
     let provider = provider.map(|id| (hash_key(b'p', hash(id.as_bytes()), row.seq.0).to_vec(), Vec::new()));
     [(id, seq), (group, Vec::new())].into_iter().chain(provider)

@@ -173,6 +173,7 @@ impl Entry {
             seq,
             id: self.event.id,
             lane: self.event.lane.clone(),
+            owner: self.event.owner.clone(),
             order: self.event.order.clone(),
             received: self.event.received,
             attempts: self.attempts,
@@ -192,6 +193,8 @@ impl Entry {
             seq,
             id: event.id,
             lane: event.lane.clone(),
+            order: event.order.clone(),
+            owner: event.owner.clone(),
             key_source: event.key_source.clone(),
             source: Arc::clone(&event.source),
             received: event.received,
@@ -207,12 +210,13 @@ impl Entry {
             },
             body_bytes: u32::try_from(event.body.len()).unwrap_or(u32::MAX),
             duplicate_of: self.duplicate_of,
+            trace: event.trace.map(|trace| trace.id),
         }
     }
 
     fn matches(&self, query: &Query) -> bool {
         let event = &self.event;
-        query.group.as_ref().is_none_or(|group| *group == event.lane.group)
+        query.group.as_ref().is_none_or(|group| group == event.group())
             && query.source.as_ref().is_none_or(|source| *source == event.source)
             && (query.status.is_empty() || query.status.contains(&self.stage.status()))
             && query.since.is_none_or(|since| event.received >= since)

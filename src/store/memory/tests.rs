@@ -26,6 +26,7 @@ fn event(number: u8) -> Arc<Event> {
         received: START,
         source: "shop".into(),
         lane: lane(),
+        owner: None,
         key_source: KeySource::NoRule,
         order: None,
         fingerprint: None,

@@ -38,12 +38,20 @@ fn key_sources() -> impl Strategy<Value = KeySource> {
 }
 
 fn events() -> impl Strategy<Value = Event> {
-    let names = (any::<[u8; 16]>(), any::<u64>(), texts(), groups(), option::of(groups()), key_sources());
+    let names = (
+        any::<[u8; 16]>(),
+        any::<u64>(),
+        texts(),
+        groups(),
+        option::of(groups()),
+        option::of((groups(), option::of(groups()))),
+        key_sources(),
+    );
     let marks = (option::of((any::<[u8; 16]>(), any::<u32>())), option::of(any::<([u8; 16], [u8; 8], u8)>()));
     let found = (option::of(groups()), marks, texts(), option::of(texts()), option::of(texts()));
     let came = (0_usize..3, texts(), option::of(texts()), any::<IpAddr>(), any::<bool>(), headers(), any::<Vec<u8>>());
     (names, found, came).prop_map(|(names, found, came)| {
-        let (id, received, source, group, inner, key_source) = names;
+        let (id, received, source, group, inner, owner, key_source) = names;
         let (order, (fingerprint, trace), verified, provider_event_id, event_type) = found;
         let (method, target, forward, peer, https, headers, body) = came;
         Event {
@@ -51,6 +59,7 @@ fn events() -> impl Strategy<Value = Event> {
             received: Wall(received),
             source: source.into(),
             lane: Lane { group, inner },
+            owner: owner.map(|(group, inner)| Lane { group, inner }),
             key_source,
             order,
             fingerprint: fingerprint
@@ -85,16 +94,36 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
 
 fn notes() -> impl Strategy<Value = AttemptNote> {
     let numbers = (any::<u32>(), any::<u64>(), any::<u64>(), 0_u32..1_000_000_000, option::of(any::<u16>()));
-    (numbers, texts(), texts(), any::<Vec<u8>>()).prop_map(|(numbers, outcome, error, excerpt)| AttemptNote {
-        number: numbers.0,
-        started: Wall(numbers.1),
-        took: Duration::new(numbers.2, numbers.3),
-        status: numbers.4,
-        outcome: outcome.into(),
-        error: error.into(),
-        excerpt: excerpt.into(),
-        refused: numbers.0 % 2 == 1,
+    let waited = vec((0..WaitReason::COUNT, any::<u32>()), 0..4);
+    (numbers, texts(), texts(), any::<Vec<u8>>(), waited).prop_map(|(numbers, outcome, error, excerpt, waited)| {
+        AttemptNote {
+            number: numbers.0,
+            started: Wall(numbers.1),
+            took: Duration::new(numbers.2, numbers.3),
+            status: numbers.4,
+            outcome: outcome.into(),
+            error: error.into(),
+            excerpt: excerpt.into(),
+            refused: numbers.0 % 2 == 1,
+            waited: waited
+                .into_iter()
+                .map(|(at, us)| (WaitReason::ALL[at], Duration::from_micros(us.into())))
+                .collect(),
+        }
     })
+}
+
+#[test]
+fn a_note_without_waits_is_written_as_before_they_were_split_and_unknown_marks_are_damage() {
+    let plain = AttemptNote {
+        waited: WaitSplit::default(),
+        ..notes().new_tree(&mut proptest::test_runner::TestRunner::deterministic()).expect("a note").current()
+    };
+    let mut bytes = Vec::new();
+    put_note(&mut bytes, &plain);
+    assert_eq!(bytes.last(), Some(&u8::from(plain.refused)));
+    *bytes.last_mut().expect("a byte") = 4;
+    assert!(read_note(&mut Reader::new(&bytes), Form::Present).is_err());
 }
 
 fn states() -> impl Strategy<Value = State> {
@@ -236,6 +265,7 @@ fn records_of_before_refusals_were_counted_are_read_as_without_any() {
         error: "".into(),
         excerpt: Bytes::from_static(b"no"),
         refused: false,
+        waited: WaitSplit::default(),
     };
     let verdict = Verdict::RetryAt(Wall(2_000));
     let expected = Settled { seq: Seq(7), at: Wall(1_000), verdict, note: Some(note), births: vec![5] };

@@ -6,7 +6,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::event::{Group, KEY_BYTES_MAX};
+use super::{Group, KEY_BYTES_MAX};
 
 /// The number of a shard, and the longest written form: three bytes for each of the key's, and a mark.
 const INPUT_BYTES_MAX: usize = 2 + 3 * KEY_BYTES_MAX + 1;

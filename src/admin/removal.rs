@@ -1,0 +1,242 @@
+//! The calls that end events without delivering them: one that is stuck, or a group's whole queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+
+use super::Admin;
+use super::api::{EventView, event_id, rfc3339};
+use super::groups::{GroupQuery, json};
+use super::problem::Problem;
+use crate::driver::{Action, Job, JobRefusal, Record, Removal, Removed, Status, Target};
+use crate::event::Wall;
+
+type Shared = State<Arc<Admin>>;
+
+/// An end is durable within a batch or two of the disk; a store that takes longer is in trouble.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest name of whoever asks, characters.
+const BY_MAX: usize = 64;
+
+pub(super) async fn skip(admin: Shared, id: Result<Path<String>, PathRejection>) -> Result<Json<EventView>, Problem> {
+    end(&admin, id, Removal::Skip).await
+}
+
+pub(super) async fn discard(
+    admin: Shared,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<EventView>, Problem> {
+    end(&admin, id, Removal::Discard).await
+}
+
+/// Ends one event; answered when that is durable, with the event as it stands then.
+async fn end(
+    admin: &Admin,
+    id: Result<Path<String>, PathRejection>,
+    removal: Removal,
+) -> Result<Json<EventView>, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    let record = found(admin, &id).await?;
+    let target = Target::of(&record).ok_or_else(|| conflict(&record))?;
+    let asked = tokio::time::timeout(PATIENCE, admin.handle.remove(vec![target], removal)).await;
+    let results = asked.map_err(|_| Problem::Store("its end is being written, and that takes long".to_owned()))??;
+    let record = found(admin, &id).await?;
+    match results.first() {
+        Some(Removed::Ended) => {
+            let (group, status) = (&record.lane.group, record.status.as_str());
+            tracing::info!(audit = true, id, %group, status, "an event was ended by an operator");
+            Ok(Json(record.into()))
+        }
+        Some(Removed::InFlight) => Err(conflict(&Record { status: Status::InFlight, ..record })),
+        Some(Removed::Gone) | None => Err(conflict(&record)),
+    }
+}
+
+async fn found(admin: &Admin, id: &str) -> Result<Record, Problem> {
+    let story = admin.handle.event(event_id(id)?).await?;
+    story.map(|story| story.record).ok_or_else(|| Problem::Unknown(id.to_owned()))
+}
+
+/// Why an event that stands there cannot be ended.
+fn conflict(record: &Record) -> Problem {
+    let id = record.id;
+    Problem::Conflict(match record.status {
+        Status::InFlight => format!(
+            "{id} is in flight: an attempt is under way, and only an event that waits can be ended; ask again when it has failed, or end the attempt: fairlane groups cancel {}",
+            record.lane.group
+        ),
+        Status::Queued | Status::Retrying => format!("{id} has just gone on; ask again"),
+        ended => format!("{id} is {} already: nothing is to be ended", ended.as_str()),
+    })
+}
+
+/// What is asked about a whole queue.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ask {
+    /// Only say what would happen.
+    #[serde(default)]
+    plan: bool,
+    /// The group's name again, for what cannot be taken back.
+    confirm: Option<String>,
+    /// Who asks.
+    by: Option<String>,
+}
+
+/// What would happen.
+#[derive(Serialize)]
+struct Plan {
+    plan: bool,
+    action: &'static str,
+    group: String,
+    /// Events that would be ended: those that are queued and those that wait for a further attempt.
+    total: u64,
+    queued: u64,
+    retrying: u64,
+    /// Events that would not be: their attempts end by themselves.
+    in_flight: u32,
+    oldest_age_s: f64,
+    /// Whether it can be taken back, by a replay.
+    reversible: bool,
+}
+
+/// A job as the API shows it.
+#[derive(Serialize)]
+pub(super) struct JobJson {
+    id: u64,
+    action: &'static str,
+    group: String,
+    state: &'static str,
+    total: u64,
+    done: u64,
+    skipped: u64,
+    began_at: String,
+    ended_at: Option<String>,
+    by: String,
+}
+
+impl From<Job> for JobJson {
+    fn from(job: Job) -> Self {
+        Self {
+            id: job.id,
+            action: job.action.as_str(),
+            group: job.group,
+            state: job.state.as_str(),
+            total: job.total,
+            done: job.done,
+            skipped: job.skipped,
+            began_at: rfc3339(Wall(job.began)),
+            ended_at: job.ended.map(|at| rfc3339(Wall(at))),
+            by: job.by,
+        }
+    }
+}
+
+impl From<JobRefusal> for Problem {
+    fn from(refusal: JobRefusal) -> Self {
+        match refusal {
+            JobRefusal::Running(id) => Self::Conflict(format!(
+                "job {id} of this group is running; wait for it, or call it off: DELETE /api/v1/jobs/{id}"
+            )),
+            JobRefusal::Over => Self::Conflict("that job has ended already".to_owned()),
+            JobRefusal::Unknown => Self::Unknown("that job".to_owned()),
+            JobRefusal::Unwritten(why) => Self::Store(why),
+            JobRefusal::Ended => Self::Store("the driver has ended".to_owned()),
+        }
+    }
+}
+
+pub(super) async fn divert_all(
+    admin: Shared,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    end_all(&admin, query, body, Action::Divert).await
+}
+
+pub(super) async fn discard_all(
+    admin: Shared,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    end_all(&admin, query, body, Action::Discard).await
+}
+
+async fn end_all(
+    admin: &Admin,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+    action: Action,
+) -> Result<Response, Problem> {
+    let group = GroupQuery::group(query)?;
+    let ask: Ask = json(&body?)?;
+    let by = ask.by.unwrap_or_else(|| "api".to_owned());
+    if by.is_empty() || by.chars().count() > BY_MAX || by.chars().any(char::is_control) {
+        return Err(Problem::Parameter(format!("by: expected 1 to {BY_MAX} printable characters, found {by:?}")));
+    }
+    let view = admin.handle.group(group.clone()).await?;
+    if ask.plan {
+        return Ok(Json(Plan {
+            plan: true,
+            action: action.as_str(),
+            group: group.to_string(),
+            total: view.queued + view.retrying,
+            queued: view.queued,
+            retrying: view.retrying,
+            in_flight: view.in_flight,
+            oldest_age_s: view.oldest.as_secs_f64(),
+            reversible: action == Action::Divert,
+        })
+        .into_response());
+    }
+    if action == Action::Discard && ask.confirm.as_deref() != Some(group.as_str()) {
+        return Err(Problem::Parameter(format!(
+            "confirm: expected the group's name, {group:?}: what is discarded cannot be replayed; to keep it, divert the group",
+            group = group.as_str()
+        )));
+    }
+    let job = admin.handle.begin_job(&group, action, by).await?;
+    let Job { id, total, by, .. } = &job;
+    tracing::info!(audit = true, job = id, %group, action = action.as_str(), total, by, "a group's queue is ended by an operator");
+    Ok((StatusCode::ACCEPTED, Json(JobJson::from(job))).into_response())
+}
+
+#[derive(Serialize)]
+pub(super) struct JobsJson {
+    jobs: Vec<JobJson>,
+}
+
+pub(super) async fn jobs(State(admin): Shared) -> Json<JobsJson> {
+    Json(JobsJson { jobs: admin.handle.jobs().into_iter().map(JobJson::from).collect() })
+}
+
+fn job_id(id: Result<Path<String>, PathRejection>) -> Result<u64, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    id.parse().map_err(|_| Problem::Parameter(format!("{id:?}: a job's id is a whole number")))
+}
+
+pub(super) async fn job(
+    State(admin): Shared,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<JobJson>, Problem> {
+    let id = job_id(id)?;
+    admin.handle.job(id).map(|job| Json(job.into())).ok_or_else(|| Problem::Unknown(format!("/api/v1/jobs/{id}")))
+}
+
+pub(super) async fn cancel(
+    State(admin): Shared,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<JobJson>, Problem> {
+    let job = admin.handle.cancel_job(job_id(id)?)?;
+    let Job { id, group, done, total, .. } = &job;
+    tracing::info!(audit = true, job = id, group, done, total, "a job was called off");
+    Ok(Json(job.into()))
+}
