@@ -12,6 +12,7 @@ mod alerts;
 mod groups;
 mod names;
 mod numbers;
+mod quiet;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
 pub use numbers::SourceNumbers;
+use quiet::QuietWaits;
 
 /// Seconds from 100 µs to 26 s, each bound 2.4 times the one before: a commit takes about a disk's `fdatasync`.
 const COMMIT_SECONDS: [f64; 14] =
@@ -123,6 +125,7 @@ pub struct Metrics {
     released: Family<SourceLabel, Counter>,
     unmarked: Family<ReasonLabel, Counter>,
     dead: Family<SourceLabel, Counter>,
+    replayed: Family<SourceLabel, Counter>,
     discarded: Family<SourceLabel, Counter>,
     new_groups: Family<SourceLabel, Counter>,
     new_groups_per_minute: Family<SourceLabel, Gauge>,
@@ -131,6 +134,7 @@ pub struct Metrics {
     pub overflow_events: Gauge,
     wait_seconds: Histogram,
     quiet_wait_seconds: Histogram,
+    quiet: QuietWaits,
     slots: Family<StateLabel, Gauge>,
     dedicated: Family<ToLabel, Counter>,
     breaker: Gauge,
@@ -159,6 +163,8 @@ pub struct Metrics {
     pub buffered_bytes: Gauge,
     /// 1 while the configuration file on disk is the one that runs.
     pub config_ok: Gauge,
+    /// Pending events that the store has more than the scheduler; must stay 0.
+    pub conservation_difference: Gauge,
     /// Invariants found broken; must stay 0.
     pub invariant_violations: Counter,
     /// Spans that the collector has.
@@ -194,15 +200,17 @@ impl Metrics {
             released: names.add("events_released", &["source"], "Suppressed events that a person let go to the upstream after all", Family::default()),
             unmarked: names.add("dedupe_missing", &["source", "reason"], "Events of sources with dedupe in which its key was not found: they are never taken for a repeat", Family::default()),
             dead: names.add("events_dead", &["source"], "Events that went to the dead letters", Family::default()),
+            replayed: names.add("events_replayed", &["source"], "Ended events that were made pending again", Family::default()),
             discarded: names.add("events_discarded", &["source"], "Events that a person threw away", Family::default()),
             attempts: names.add("attempts", &["outcome"], "Attempts to the upstream that ended, by outcome", Family::default()),
             attempt_seconds: names.add("attempt_seconds", &[], "From the start of an attempt to its end, the answer's body included", Histogram::new(ATTEMPT_SECONDS)),
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
-            wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease", Histogram::new(WAIT_SECONDS)),
+            wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease; replays apart", Histogram::new(WAIT_SECONDS)),
             wait_reasons: reasons(names.add("wait_reason_seconds", &["reason"], "Waits until the lease, of events and of live requests, by what they were for", Family::default())),
             quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
+            quiet: QuietWaits::default(),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
-            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow and retry, and free for any group; dedicated are taken out of the total for groups that have slots of their own", Family::default()),
+            slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow, retry and replay, and free for any group; dedicated are taken out of the total for groups that have slots of their own", Family::default()),
             dedicated: names.add("dedicated_transitions", &["to"], "Groups that now stand so with slots of their own: steady, watching, promoted, cooling, no_lane_available", Family::default()),
             breaker: names.add("breaker_state", &[], "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open", Gauge::default()),
             retries_overdue: names.add("retries_overdue", &[], "Retries whose time came more than 10 s ago although a slot is free and no pause, breaker, rate or cap holds them; 0", Gauge::default()),
@@ -217,6 +225,7 @@ impl Metrics {
             connections: names.add("connections", &[], "Open connections of senders", Gauge::default()),
             buffered_bytes: names.add("buffered_bytes", &[], "Bytes of bodies in memory that are not stored yet", Gauge::default()),
             config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
+            conservation_difference: names.add("conservation_difference", &[], "Pending events that the store has more than the scheduler knows (fewer: below 0), but for what is on its way between them; must stay 0", Gauge::default()),
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
             spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
             spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
@@ -265,6 +274,7 @@ impl Metrics {
             suppressed: self.suppressed.get_or_create_owned(&label),
             released: self.released.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
+            replayed: self.replayed.get_or_create_owned(&label),
             discarded: self.discarded.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
@@ -296,6 +306,7 @@ impl Metrics {
         self.wait_seconds.observe(wait.as_secs_f64());
         if quiet {
             self.quiet_wait_seconds.observe(wait.as_secs_f64());
+            self.quiet.add(wait);
         }
     }
 
@@ -309,7 +320,7 @@ impl Metrics {
     }
 
     /// What the scheduler stands at: slots by who holds them (names and counts), the breaker's position (0 to 3).
-    pub fn scheduler(&self, slots: [(&'static str, u32); 5], breaker: i64) {
+    pub fn scheduler(&self, slots: [(&'static str, u32); 6], breaker: i64) {
         for (state, count) in slots {
             self.slots.get_or_create(&StateLabel { state }).set(count.into());
         }
@@ -382,6 +393,7 @@ pub struct EventMetrics {
     suppressed: Counter,
     released: Counter,
     dead: Counter,
+    replayed: Counter,
     discarded: Counter,
     fallback: HashMap<Missing, Counter>,
     no_rule: Counter,
@@ -429,6 +441,11 @@ impl EventMetrics {
     /// An event is dead, durably.
     pub fn dead(&self) {
         self.dead.inc();
+    }
+
+    /// An ended event is pending again, durably.
+    pub fn replayed(&self) {
+        self.replayed.inc();
     }
 }
 

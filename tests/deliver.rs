@@ -290,7 +290,7 @@ async fn the_job_says_what_the_upstream_learns_about_the_attempt() {
         will_retry: true,
         wait: Duration::from_millis(1_500),
         waited: std::iter::once((WaitReason::GroupRate, Duration::from_millis(1_500))).collect(),
-        replay: true,
+        replays: 2,
         ..Job::new(Arc::new(event))
     };
     let attempt = deliver(job).await;
@@ -301,7 +301,7 @@ async fn the_job_says_what_the_upstream_learns_about_the_attempt() {
         ("fairlane-will-retry", "true"),
         ("fairlane-wait-ms", "1500"),
         ("fairlane-wait-reason", "group_rate=1500"),
-        ("fairlane-replay", "true"),
+        ("fairlane-replay", "2"),
         ("fairlane-group", "gh~7%207"),
         ("fairlane-provider-event-id", "id%0A1"),
     ] {

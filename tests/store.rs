@@ -58,6 +58,7 @@ macro_rules! contract {
                 interruptions_in_a_row_are_counted_and_another_end_resets_them
                 refused_attempts_are_counted_for_the_life_of_an_event
                 a_story_has_its_attempts_exactly_and_oldest_first
+                ended_events_are_made_pending_in_the_order_given_and_others_are_not
                 a_requeued_event_goes_to_the_end_of_its_lane_with_its_history
                 an_event_may_be_requeued_again_and_again
                 only_ended_events_are_requeued

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Admin;
 use super::api::rfc3339;
+use super::audit::Who;
 use crate::driver::{Alert, Tested};
 
 type Shared = State<Arc<Admin>>;
@@ -105,7 +106,7 @@ pub(super) struct TestedJson {
 }
 
 /// Posts a test message to `alerts.webhook`, once, and waits for the receiver's answer.
-pub(super) async fn test(State(admin): Shared) -> Json<TestedJson> {
+pub(super) async fn test(State(admin): Shared, who: Who) -> Json<TestedJson> {
     let handle = &admin.handle;
     let tested = handle.alerts().test(handle.now().wall, handle.metrics()).await;
     let (sent, error) = match tested {
@@ -115,6 +116,10 @@ pub(super) async fn test(State(admin): Shared) -> Json<TestedJson> {
         }
         Tested::Failed(error) => (false, format!("alerts.webhook did not take it: {error}")),
     };
-    tracing::info!(audit = true, sent, error, "a test message was posted to alerts.webhook");
+    admin.audit(
+        who,
+        "alerts.webhook",
+        if sent { "a test message was posted" } else { "a test message could not be posted" },
+    );
     Json(TestedJson { sent, error })
 }

@@ -187,14 +187,15 @@ pub(super) async fn sources(State(admin): Shared) -> Result<Json<SourcesView>, P
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    group: Option<String>,
-    source: Option<String>,
-    status: Option<String>,
-    since: Option<String>,
-    until: Option<String>,
-    provider_event_id: Option<String>,
-    cursor: Option<u64>,
-    limit: Option<usize>,
+    pub(super) group: Option<String>,
+    pub(super) source: Option<String>,
+    pub(super) status: Option<String>,
+    pub(super) since: Option<String>,
+    pub(super) until: Option<String>,
+    pub(super) provider_event_id: Option<String>,
+    pub(super) order: Option<String>,
+    pub(super) cursor: Option<u64>,
+    pub(super) limit: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -202,6 +203,8 @@ pub(super) struct EventsView {
     events: Vec<EventView>,
     /// Give it as `cursor` for the next page; null on the last.
     next: Option<u64>,
+    /// When the last event was received that was looked at; null on the last page.
+    searched_to: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -232,11 +235,18 @@ pub(super) struct EventView {
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     body_bytes: u32,
+    /// How often it was made pending again.
+    #[serde(skip_serializing_if = "is_zero")]
+    replays: u32,
     /// The event that it repeats, of one that is or was suppressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate_of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<String>,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Where the key came from, and whether the sender's signature covers that place.
@@ -259,12 +269,20 @@ pub(super) async fn events(
     Ok(Json(EventsView {
         events: page.records.into_iter().map(EventView::from).collect(),
         next: page.next.map(|seq| seq.0),
+        searched_to: page.reached.map(rfc3339),
     }))
 }
 
 impl EventsQuery {
-    fn checked(self) -> Result<driver::Query, Problem> {
+    pub(super) fn checked(self) -> Result<driver::Query, Problem> {
         let limit = checked(self.limit)?;
+        let oldest_first = match self.order.as_deref() {
+            None | Some("newest") => false,
+            Some("oldest") => true,
+            Some(other) => {
+                return Err(Problem::Parameter(format!("order: expected newest or oldest, found {other:?}")));
+            }
+        };
         Ok(driver::Query {
             group: self.group.map(|text| name::group("group", &text)).transpose()?,
             source: self.source.map(Into::into),
@@ -272,7 +290,8 @@ impl EventsQuery {
             since: self.since.as_deref().map(|text| time("since", text)).transpose()?,
             until: self.until.as_deref().map(|text| time("until", text)).transpose()?,
             provider_event_id: self.provider_event_id.map(Into::into),
-            before: self.cursor.map(Seq),
+            oldest_first,
+            behind: self.cursor.map(Seq),
             limit,
         })
     }
@@ -293,7 +312,7 @@ fn checked(limit: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
-fn statuses(text: &str) -> Result<Vec<Status>, Problem> {
+pub(super) fn statuses(text: &str) -> Result<Vec<Status>, Problem> {
     let known = || Status::ALL.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
     let one = |name: &str| {
         Status::ALL
@@ -304,7 +323,7 @@ fn statuses(text: &str) -> Result<Vec<Status>, Problem> {
     text.split(',').map(str::trim).map(one).collect()
 }
 
-fn time(name: &str, text: &str) -> Result<Wall, Problem> {
+pub(super) fn time(name: &str, text: &str) -> Result<Wall, Problem> {
     let parsed: Timestamp = text.parse().map_err(|_| {
         Problem::Parameter(format!("{name}: expected a time such as 2026-01-31T08:00:00Z (RFC 3339), found {text:?}"))
     })?;
@@ -363,25 +382,26 @@ impl From<AttemptNote> for AttemptView {
     }
 }
 
-/// An event's attempts that ended, oldest first.
-pub(super) async fn attempts(
-    State(admin): Shared,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Json<AttemptsView>, Problem> {
-    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
-    let story = admin.handle.event(event_id(&id)?).await?;
-    let Story { attempts, .. } = story.ok_or(Problem::Unknown(id))?;
-    Ok(Json(AttemptsView { attempts: attempts.into_iter().map(AttemptView::from).collect() }))
-}
-
 pub(super) async fn event(
     State(admin): Shared,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<StoryView>, Problem> {
-    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
-    let story = admin.handle.event(event_id(&id)?).await?;
-    let Story { record, attempts } = story.ok_or(Problem::Unknown(id))?;
+    let Story { record, attempts } = story(&admin, id).await?;
     Ok(Json(StoryView { event: record.into(), tries: attempts.into_iter().map(AttemptView::from).collect() }))
+}
+
+/// Its attempts that ended, oldest first.
+pub(super) async fn attempts(
+    State(admin): Shared,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<AttemptsView>, Problem> {
+    let attempts = story(&admin, id).await?.attempts;
+    Ok(Json(AttemptsView { attempts: attempts.into_iter().map(AttemptView::from).collect() }))
+}
+
+async fn story(admin: &Admin, id: Result<Path<String>, PathRejection>) -> Result<Story, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    admin.handle.event(event_id(&id)?).await?.ok_or(Problem::Unknown(id))
 }
 
 /// The body's exact bytes. They are a stranger's: no browser may take them for a page.
@@ -424,6 +444,7 @@ impl From<Record> for EventView {
             settled_at: record.settled.map(rfc3339),
             reason: record.reason.into(),
             body_bytes: record.body_bytes,
+            replays: record.replays,
             duplicate_of: record.duplicate_of.map(|id| id.to_string()),
             trace_id: record.trace.map(|id| uuid::Uuid::from_bytes(id).as_simple().to_string()),
         }
@@ -489,6 +510,11 @@ pub(super) async fn rejections(
     Ok(Json(RejectionsView { rejections: list.into_iter().map(view).collect() }))
 }
 
+/// The configuration in force, secrets masked.
+pub(super) async fn config(State(admin): Shared) -> Json<serde_json::Value> {
+    Json(admin.configuration().json.clone())
+}
+
 pub(super) async fn unknown(uri: Uri) -> Problem {
     Problem::Unknown(uri.path().to_owned())
 }
@@ -518,7 +544,7 @@ mod tests {
         let q = query("group=caf%25C3%25A9&status=queued,dead&since=2026-01-31T08:00:00Z&limit=5&cursor=9").unwrap();
         assert_eq!(q.group.unwrap().as_str(), "caf%C3%A9");
         assert_eq!(q.status, [Status::Queued, Status::Dead]);
-        assert_eq!((q.limit, q.before), (5, Some(Seq(9))));
+        assert_eq!((q.limit, q.behind), (5, Some(Seq(9))));
         assert_eq!(q.since.map(rfc3339).as_deref(), Some("2026-01-31T08:00:00.000Z"));
         for (text, why) in [
             ("group=a%20b", "written form"),

@@ -11,12 +11,13 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Waited, rfc3339, unreadable};
+use super::audit::Who;
 use super::dedicated::DedicatedJson;
 use super::expiry::expiry;
 use super::inside::{self, Inside};
 use super::name;
 use super::problem::Problem;
-use super::{Admin, unseen};
+use super::{Admin, tenant, unseen};
 use crate::driver::{Change, Expiry, GroupView, Live, Rate, Sort};
 use crate::event::{Group, Wall};
 
@@ -94,15 +95,7 @@ pub(super) async fn list(
     query: Result<Query<GroupsQuery>, QueryRejection>,
 ) -> Result<Json<GroupsView>, Problem> {
     let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
-    let sort = match query.sort.as_deref() {
-        None | Some("age") => Sort::Age,
-        Some("depth") => Sort::Depth,
-        Some("seconds") => Sort::Seconds,
-        Some("rate") => Sort::Rate,
-        Some(other) => {
-            return Err(Problem::Parameter(format!("sort: expected age, depth, seconds or rate, found {other:?}")));
-        }
-    };
+    let sort = sorted_by(query.sort.as_deref())?;
     let limit = query.limit.unwrap_or(LIMIT);
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
@@ -115,6 +108,17 @@ pub(super) async fn list(
         GroupJson::of(view, change, now)
     };
     Ok(Json(GroupsView { groups: groups.into_iter().map(json).collect() }))
+}
+
+/// The order that a list is asked for in: by age when it is not said.
+pub(super) fn sorted_by(text: Option<&str>) -> Result<Sort, Problem> {
+    match text {
+        None | Some("age") => Ok(Sort::Age),
+        Some("depth") => Ok(Sort::Depth),
+        Some("seconds") => Ok(Sort::Seconds),
+        Some("rate") => Ok(Sort::Rate),
+        Some(other) => Err(Problem::Parameter(format!("sort: expected age, depth, seconds or rate, found {other:?}"))),
+    }
 }
 
 #[derive(Deserialize)]
@@ -148,16 +152,22 @@ async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
 }
 
 /// What may be changed of a group; what is left out stays as it is.
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct GroupPatch {
-    paused: Option<bool>,
-    weight: Option<f64>,
-    concurrency: Option<u32>,
-    rate: Option<String>,
-    backlog: Option<u32>,
+pub(super) struct GroupPatch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) paused: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) weight: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backlog: Option<u32>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
-    expires: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expires: Option<String>,
 }
 
 impl GroupPatch {
@@ -206,33 +216,44 @@ pub(super) fn rate(text: &str) -> Result<(u32, u64), Problem> {
 
 pub(super) async fn patch(
     State(admin): Shared,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
     let body = body?;
     let group = GroupQuery::group(query)?;
-    let patch: GroupPatch = json(&body)?;
-    let (change, expiry) = patch.checked(admin.handle.now().wall)?;
-    let changed = admin.handle.change(group.clone(), change, expiry).await?;
-    changed.map_err(Problem::Store)?;
-    // It is the JSON that was just read, so it is text.
-    tracing::info!(audit = true, %group, change = %String::from_utf8_lossy(&body), "a group was changed");
+    change(&admin, who, &group, json(&body)?).await?;
     let json = shown(&admin, group.clone()).await?;
     let note = if json.counted_since.is_none() { unseen::note(&admin, &group).await? } else { None };
     Ok(Json(GroupJson { note, ..json }))
 }
 
+/// Changes a group, and leaves a line in the log.
+pub(super) async fn change(admin: &Admin, who: Who, group: &Group, patch: GroupPatch) -> Result<(), Problem> {
+    let told = told(&patch);
+    let (change, expiry) = patch.checked(admin.handle.now().wall)?;
+    admin.handle.change(group.clone(), change, expiry).await?.map_err(Problem::Store)?;
+    admin.audit(who, group.as_str(), &format!("changed: {told}"));
+    Ok(())
+}
+
 /// Takes the changes of a group back.
 pub(super) async fn restore(
     State(admin): Shared,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
     let group = GroupQuery::group(query)?;
-    let there = admin.handle.take_back(group.clone()).await?.map_err(Problem::Store)?;
-    if there {
-        tracing::info!(audit = true, %group, "changes of a group were taken back");
-    }
+    take_back(&admin, who, &group).await?;
     shown(&admin, group).await.map(Json)
+}
+
+/// The same, without the answer.
+pub(super) async fn take_back(admin: &Admin, who: Who, group: &Group) -> Result<(), Problem> {
+    if admin.handle.take_back(group.clone()).await?.map_err(Problem::Store)? {
+        admin.audit(who, group.as_str(), "changes taken back");
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]
@@ -242,12 +263,59 @@ pub(super) struct Cancelled {
 
 pub(super) async fn cancel(
     State(admin): Shared,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<Cancelled>, Problem> {
     let group = GroupQuery::group(query)?;
+    Ok(Json(Cancelled { cancelled: cancel_attempts(&admin, who, &group).await? }))
+}
+
+/// Ends the attempts of a group that are in flight; the answer is how many.
+pub(super) async fn cancel_attempts(admin: &Admin, who: Who, group: &Group) -> Result<usize, Problem> {
     let cancelled = admin.handle.cancel(group.clone()).await?;
-    tracing::info!(audit = true, %group, cancelled, "a group's attempts were cancelled; their events are retried");
-    Ok(Json(Cancelled { cancelled }))
+    admin.audit(who, group.as_str(), &format!("{cancelled} attempts cancelled; their events are retried"));
+    Ok(cancelled)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkAsked {
+    /// RFC 3339 or a span such as `30d`.
+    expires: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct Link {
+    group: String,
+    url: String,
+    expires: String,
+}
+
+/// Makes a link to the group's page for its tenant.
+pub(super) async fn link(
+    State(admin): Shared,
+    who: Who,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Link>, Problem> {
+    let asked: LinkAsked = json(&body?)?;
+    let group = GroupQuery::group(query)?;
+    let now = admin.handle.now().wall;
+    let Expiry::At(until) = expiry(Some(&asked.expires), now)? else {
+        return Err(Problem::Parameter(
+            "expires: a link cannot be called back, so it has to end; found \"never\"".to_owned(),
+        ));
+    };
+    if !tenant::LASTS.contains(&until.since(now)) {
+        return Err(Problem::Parameter(format!(
+            "expires: expected a minute to a year ahead, found {:?}",
+            asked.expires
+        )));
+    }
+    let url = admin.tenants.as_ref().and_then(|tenants| tenants.link(&group, until)).ok_or(Problem::NoTenantPages)?;
+    let expires = rfc3339(until);
+    admin.audit(who, group.as_str(), &format!("a link for its tenant, good until {expires}"));
+    Ok(Json(Link { group: group.to_string(), url, expires }))
 }
 
 #[derive(Serialize)]
@@ -296,6 +364,11 @@ pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView
     let changes = admin.handle.changes().await?;
     let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(live) };
     Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
+}
+
+/// A change as it stands in the log.
+pub(super) fn told<T: Serialize>(patch: &T) -> String {
+    serde_json::to_string(patch).unwrap_or_default()
 }
 
 pub(super) fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {

@@ -8,13 +8,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
-use super::Admin;
 use super::problem::Problem;
+use super::{Admin, dashboard};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -22,6 +23,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(super) async fn check(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     match admit(&admin, &request) {
         Ok(()) => next.run(request).await,
+        Err(Problem::Origin) if is_followed_link(&request) => {
+            dashboard::stranger(request.uri().path_and_query().map_or("/", |path| path.as_str()))
+        }
         Err(problem) => problem.into_response(),
     }
 }
@@ -35,6 +39,10 @@ fn admit(admin: &Admin, request: &Request) -> Result<(), Problem> {
     let access = admin.access();
     host(headers, request.uri().authority().map(http::uri::Authority::as_str), &access.hosts)?;
     same_origin(headers)?;
+    if dashboard::is_page(path) {
+        // They have sessions and forms of their own, and say themselves what they need.
+        return Ok(());
+    }
     if !(path == "/metrics" && access.open_metrics) {
         token(headers, access.token.expose())?;
     }
@@ -43,6 +51,12 @@ fn admit(admin: &Admin, request: &Request) -> Result<(), Problem> {
         return Err(Problem::ContentType);
     }
     Ok(())
+}
+
+/// Whether a person followed a link to a page from elsewhere, such as a chat: refused, but in words.
+fn is_followed_link(request: &Request) -> bool {
+    let navigates = request.headers().get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
+    request.method() == Method::GET && navigates && dashboard::is_page(request.uri().path())
 }
 
 fn host(headers: &HeaderMap, authority: Option<&str>, hosts: &[String]) -> Result<(), Problem> {
@@ -92,7 +106,8 @@ fn same_origin(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-fn token(headers: &HeaderMap, expected: &[u8]) -> Result<(), Problem> {
+/// Whether a request carries the token.
+pub(super) fn token(headers: &HeaderMap, expected: &[u8]) -> Result<(), Problem> {
     let given = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
     let (scheme, given) = given.split_at_checked("bearer ".len()).ok_or(Problem::Token)?;
     if scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(given.trim_ascii().ct_eq(expected)) {

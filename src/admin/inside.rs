@@ -23,39 +23,39 @@ const HELD_MAX: usize = 10;
 #[derive(Serialize)]
 pub(super) struct Inside {
     /// What its newest pending events are.
-    top: Top,
+    pub(super) top: Top,
     /// Order keys whose head has failed and goes again; the events behind it wait.
-    held: Vec<HeldJson>,
+    pub(super) held: Vec<HeldJson>,
     /// How many there are.
-    held_count: usize,
+    pub(super) held_count: usize,
 }
 
 #[derive(Serialize)]
-struct Top {
+pub(super) struct Top {
     /// So many pending events were looked at, the newest; there may be more.
-    scanned: usize,
-    types: Vec<Count>,
-    order_keys: Vec<Count>,
+    pub(super) scanned: usize,
+    pub(super) types: Vec<Count>,
+    pub(super) order_keys: Vec<Count>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Count {
-    name: String,
-    count: usize,
+pub(super) struct Count {
+    pub(super) name: String,
+    pub(super) count: usize,
 }
 
 #[derive(Serialize)]
-struct HeldJson {
-    order: String,
+pub(super) struct HeldJson {
+    pub(super) order: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    within: Option<String>,
+    pub(super) within: Option<String>,
     /// The event that holds it; null when it has just ended.
-    event: Option<String>,
+    pub(super) event: Option<String>,
     /// When its first attempt began.
-    since: String,
-    attempts: u32,
+    pub(super) since: String,
+    pub(super) attempts: u32,
     /// Null: it may go now, or goes.
-    next_attempt_s: Option<f64>,
+    pub(super) next_attempt_s: Option<f64>,
 }
 
 /// Looks at the group's newest pending events and at its held keys; how much is bounded.
@@ -75,8 +75,8 @@ pub(super) async fn of(admin: &Admin, group: &Group) -> Result<Inside, Problem> 
 
 async fn shown(admin: &Admin, group: &Group, held: Held) -> Result<HeldJson, Problem> {
     // The newest of the group up to the head's place is the head, while it is pending.
-    let before = Some(Seq(held.seq.0.saturating_add(1)));
-    let head = Query { group: Some(group.clone()), before, limit: 1, ..Query::default() };
+    let behind = Some(Seq(held.seq.0.saturating_add(1)));
+    let head = Query { group: Some(group.clone()), behind, limit: 1, ..Query::default() };
     let record = admin.handle.events(head).await?.records.into_iter().find(|record| record.seq == held.seq);
     Ok(HeldJson {
         order: held.key.to_string(),

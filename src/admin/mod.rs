@@ -5,8 +5,11 @@
 
 mod alerts;
 mod api;
+mod audit;
+mod dashboard;
 mod dedicated;
 mod expiry;
+mod export;
 mod groups;
 mod guard;
 mod inside;
@@ -14,17 +17,20 @@ mod name;
 mod problem;
 mod release;
 mod removal;
+mod replays;
+pub mod tenant;
 mod unseen;
 mod upstream;
+mod words;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -34,6 +40,9 @@ use tokio::task::JoinSet;
 
 use crate::driver::Handle;
 use crate::event::Secret;
+use audit::Audit;
+use dashboard::Dashboard;
+use tenant::Tenants;
 
 /// Open connections at most: a scraper, probes, some browsers. More are a mistake or an attack on the files that we may open.
 const CONNECTIONS_MAX: usize = 256;
@@ -64,9 +73,23 @@ pub struct Settings {
 pub struct Admin {
     handle: Handle,
     access: RwLock<Arc<Access>>,
+    dashboard: Dashboard,
+    audit: Audit,
+    configuration: RwLock<Arc<Configuration>>,
+    /// None where tenants have no pages.
+    tenants: Option<Arc<Tenants>>,
     durability: &'static str,
     /// Brings gauges that others own up to date before they are read.
     refresh: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The configuration in force, for people and for programs, secrets masked.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    /// As it could stand in a file.
+    pub yaml: String,
+    /// The same as JSON.
+    pub json: serde_json::Value,
 }
 
 /// Who may ask; exchanged as a whole.
@@ -87,14 +110,36 @@ impl Admin {
         access: Access,
         durability: &'static str,
         handle: Handle,
+        tenants: Option<Arc<Tenants>>,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
-        Arc::new(Self { handle, access: RwLock::new(Arc::new(access)), durability, refresh })
+        Arc::new(Self {
+            handle,
+            access: RwLock::new(Arc::new(access)),
+            dashboard: Dashboard::default(),
+            audit: Audit::default(),
+            configuration: RwLock::default(),
+            tenants,
+            durability,
+            refresh,
+        })
     }
 
-    /// Lets others in from the next request on.
+    /// Shows this configuration from now on.
+    pub fn show_configuration(&self, configuration: Configuration) {
+        *self.configuration.write() = Arc::new(configuration);
+    }
+
+    fn configuration(&self) -> Arc<Configuration> {
+        Arc::clone(&self.configuration.read())
+    }
+
+    /// Lets others in from the next request on. With another token, all have to sign in again.
     pub fn replace(&self, access: Access) {
-        *self.access.write() = Arc::new(access);
+        let before = std::mem::replace(&mut *self.access.write(), Arc::new(access.clone()));
+        if before.token != access.token {
+            self.dashboard.sign_all_out();
+        }
     }
 
     fn access(&self) -> Arc<Access> {
@@ -102,16 +147,23 @@ impl Admin {
     }
 }
 
+/// The other end of the connection that a request came on.
+#[derive(Clone, Copy)]
+struct Peer(IpAddr);
+
 /// Serves until the future is dropped; its connections end with it.
 pub async fn serve(admin: Arc<Admin>, listener: TcpListener) {
-    let router = router(admin);
+    tokio::join!(dashboard::keep_samples(Arc::clone(&admin)), accept(router(admin), listener));
+}
+
+async fn accept(router: Router, listener: TcpListener) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 // Above the limit it is closed at once: senders need the process's files more than whoever opened so many.
-                Ok((stream, _)) if open.len() < CONNECTIONS_MAX => {
-                    open.spawn(converse(stream, router.clone()));
+                Ok((stream, peer)) if open.len() < CONNECTIONS_MAX => {
+                    open.spawn(converse(stream, router.clone().layer(Extension(Peer(peer.ip())))));
                 }
                 Ok(_) => tracing::debug!("too many connections to the admin address"),
                 Err(error) => {
@@ -147,9 +199,13 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/sources", get(api::sources))
         .route("/api/v1/events", get(api::events))
+        .route("/api/v1/events/export", get(export::events))
         .route("/api/v1/events/{id}", get(api::event))
         .route("/api/v1/events/{id}/body", get(api::body))
         .route("/api/v1/events/{id}/attempts", get(api::attempts))
+        .route("/api/v1/events/{id}/replay", post(replays::event))
+        .route("/api/v1/replays", get(replays::list).post(replays::create))
+        .route("/api/v1/replays/{id}", get(replays::one).patch(replays::patch).delete(replays::cancel))
         .route("/api/v1/events/{id}/skip", post(removal::skip))
         .route("/api/v1/events/{id}/discard", post(removal::discard))
         .route("/api/v1/events/{id}/release", post(release::release))
@@ -157,6 +213,9 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/groups", get(groups::list))
         .route("/api/v1/group", get(groups::one).patch(groups::patch).delete(groups::restore))
         .route("/api/v1/group/cancel", post(groups::cancel))
+        .route("/api/v1/group/link", post(groups::link))
+        .route("/api/v1/audit", get(audit::list))
+        .route("/api/v1/config", get(api::config))
         .route("/api/v1/group/divert", post(removal::divert_all))
         .route("/api/v1/group/discard", post(removal::discard_all))
         .route("/api/v1/jobs", get(removal::jobs))
@@ -165,8 +224,10 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/upstream", get(upstream::show).patch(upstream::patch).delete(upstream::restore))
         .route("/api/v1/alerts", get(alerts::list))
         .route("/api/v1/alerts/test", post(alerts::test))
-        .fallback(api::unknown)
+        .route("/api", any(api::unknown))
+        .route("/api/{*path}", any(api::unknown))
         .method_not_allowed_fallback(api::method_not_allowed)
+        .merge(dashboard::router(&admin))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::check))
         .with_state(admin)

@@ -18,6 +18,10 @@ pub(super) enum Problem {
     Host(String),
     /// A page of another site asks.
     Origin,
+    /// A form without its session's word.
+    Form,
+    /// Links need pages that they lead to.
+    NoTenantPages,
     /// A change that is not declared as JSON.
     ContentType,
     /// Nothing is here.
@@ -66,9 +70,10 @@ struct Body {
     hint: String,
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let (status, error, hint) = match self {
+impl Problem {
+    /// The status, what is wrong, and what to do.
+    pub(super) fn in_words(self) -> (StatusCode, String, &'static str) {
+        match self {
             Self::Token => (
                 StatusCode::UNAUTHORIZED,
                 "a bearer token is needed".to_owned(),
@@ -83,6 +88,16 @@ impl IntoResponse for Problem {
                 StatusCode::FORBIDDEN,
                 "requests from other sites' pages are refused".to_owned(),
                 "call from a program, or from a page of this address",
+            ),
+            Self::Form => (
+                StatusCode::FORBIDDEN,
+                "this form is not of your session".to_owned(),
+                "sign in, load the page again, and repeat what you did; programs use the API",
+            ),
+            Self::NoTenantPages => (
+                StatusCode::CONFLICT,
+                "tenants have no pages here".to_owned(),
+                "set `tenant_pages.address` and `tenant_pages.secret`, and start again",
             ),
             Self::ContentType => (
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -112,7 +127,13 @@ impl IntoResponse for Problem {
                 "trying again does not help; the log names the place, and `fairlane doctor --store` looks at the whole store",
             ),
             Self::Store(error) => (StatusCode::SERVICE_UNAVAILABLE, error, "try again; the log says more"),
-        };
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, error, hint) = self.in_words();
         let needs_token = status == StatusCode::UNAUTHORIZED;
         let mut response = (status, Json(Body { error, hint: hint.to_owned() })).into_response();
         if needs_token {

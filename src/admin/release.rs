@@ -9,8 +9,10 @@ use serde::Serialize;
 
 use super::Admin;
 use super::api::event_id;
+use super::audit::Who;
 use super::problem::Problem;
 use crate::driver::Unreleased;
+use crate::event::Seq;
 
 #[derive(Serialize)]
 pub(super) struct ReleasedView {
@@ -22,17 +24,24 @@ pub(super) struct ReleasedView {
 
 pub(super) async fn release(
     State(admin): State<Arc<Admin>>,
+    who: Who,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ReleasedView>, Problem> {
     let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
-    let event = event_id(&id)?;
+    let seq = released(&admin, who, &id).await?;
+    Ok(Json(ReleasedView { id, seq: seq.0, status: "queued" }))
+}
+
+/// Lets the event with this id go; the answer is its new place.
+pub(super) async fn released(admin: &Admin, who: Who, id: &str) -> Result<Seq, Problem> {
+    let event = event_id(id)?;
     let released = admin.handle.release(event).await;
     let seq = released.map_err(|why| match why {
-        Unreleased::Unknown => Problem::Unknown(id),
+        Unreleased::Unknown => Problem::Unknown(id.to_owned()),
         Unreleased::Not(_) => Problem::Conflict(why.to_string()),
         Unreleased::Store(error) => error.into(),
         Unreleased::Draining => Problem::Store(why.to_string()),
     })?;
-    tracing::info!(audit = true, %event, "a suppressed event was released");
-    Ok(Json(ReleasedView { id: event.to_string(), seq: seq.0, status: "queued" }))
+    admin.audit(who, id, "released: it was suppressed as a repeat");
+    Ok(seq)
 }

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::api::{EventView, event_id, rfc3339};
+use super::audit::Who;
 use super::groups::{GroupQuery, json};
 use super::problem::Problem;
 use crate::driver::{Action, Job, JobRefusal, Record, Removal, Removed, Status, Target};
-use crate::event::Wall;
+use crate::event::{Group, Wall};
 
 type Shared = State<Arc<Admin>>;
 
@@ -26,34 +27,35 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest name of whoever asks, characters.
 const BY_MAX: usize = 64;
 
-pub(super) async fn skip(admin: Shared, id: Result<Path<String>, PathRejection>) -> Result<Json<EventView>, Problem> {
-    end(&admin, id, Removal::Skip).await
+pub(super) async fn skip(
+    State(admin): Shared,
+    who: Who,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<EventView>, Problem> {
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    end(&admin, who, &id, Removal::Skip).await.map(|record| Json(record.into()))
 }
 
 pub(super) async fn discard(
-    admin: Shared,
+    State(admin): Shared,
+    who: Who,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<EventView>, Problem> {
-    end(&admin, id, Removal::Discard).await
+    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
+    end(&admin, who, &id, Removal::Discard).await.map(|record| Json(record.into()))
 }
 
 /// Ends one event; answered when that is durable, with the event as it stands then.
-async fn end(
-    admin: &Admin,
-    id: Result<Path<String>, PathRejection>,
-    removal: Removal,
-) -> Result<Json<EventView>, Problem> {
-    let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
-    let record = found(admin, &id).await?;
+pub(super) async fn end(admin: &Admin, who: Who, id: &str, removal: Removal) -> Result<Record, Problem> {
+    let record = found(admin, id).await?;
     let target = Target::of(&record).ok_or_else(|| conflict(&record))?;
     let asked = tokio::time::timeout(PATIENCE, admin.handle.remove(vec![target], removal)).await;
     let results = asked.map_err(|_| Problem::Store("its end is being written, and that takes long".to_owned()))??;
-    let record = found(admin, &id).await?;
+    let record = found(admin, id).await?;
     match results.first() {
         Some(Removed::Ended) => {
-            let (group, status) = (&record.lane.group, record.status.as_str());
-            tracing::info!(audit = true, id, %group, status, "an event was ended by an operator");
-            Ok(Json(record.into()))
+            admin.audit(who, id, &format!("ended without a delivery: {}", record.status.as_str()));
+            Ok(record)
         }
         Some(Removed::InFlight) => Err(conflict(&Record { status: Status::InFlight, ..record })),
         Some(Removed::Gone) | None => Err(conflict(&record)),
@@ -156,22 +158,25 @@ impl From<JobRefusal> for Problem {
 
 pub(super) async fn divert_all(
     admin: Shared,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    end_all(&admin, query, body, Action::Divert).await
+    end_all(&admin, who, query, body, Action::Divert).await
 }
 
 pub(super) async fn discard_all(
     admin: Shared,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    end_all(&admin, query, body, Action::Discard).await
+    end_all(&admin, who, query, body, Action::Discard).await
 }
 
 async fn end_all(
     admin: &Admin,
+    who: Who,
     query: Result<Query<GroupQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
     action: Action,
@@ -203,10 +208,16 @@ async fn end_all(
             group = group.as_str()
         )));
     }
-    let job = admin.handle.begin_job(&group, action, by).await?;
-    let Job { id, total, by, .. } = &job;
-    tracing::info!(audit = true, job = id, %group, action = action.as_str(), total, by, "a group's queue is ended by an operator");
+    let job = begin(admin, who, &group, action, by).await?;
     Ok((StatusCode::ACCEPTED, Json(JobJson::from(job))).into_response())
+}
+
+/// Begins to end everything of a group that waits.
+pub(super) async fn begin(admin: &Admin, who: Who, group: &Group, action: Action, by: String) -> Result<Job, Problem> {
+    let job = admin.handle.begin_job(group, action, by).await?;
+    let Job { id, total, by, .. } = &job;
+    admin.audit(who, group.as_str(), &format!("job {id} of {by}: {} {total} events that wait", action.as_str()));
+    Ok(job)
 }
 
 #[derive(Serialize)]
@@ -233,10 +244,16 @@ pub(super) async fn job(
 
 pub(super) async fn cancel(
     State(admin): Shared,
+    who: Who,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<JobJson>, Problem> {
-    let job = admin.handle.cancel_job(job_id(id)?)?;
+    call_off(&admin, who, job_id(id)?).map(|job| Json(job.into()))
+}
+
+/// Calls a running job off.
+pub(super) fn call_off(admin: &Admin, who: Who, id: u64) -> Result<Job, Problem> {
+    let job = admin.handle.cancel_job(id)?;
     let Job { id, group, done, total, .. } = &job;
-    tracing::info!(audit = true, job = id, group, done, total, "a job was called off");
-    Ok(Json(job.into()))
+    admin.audit(who, group, &format!("job {id} called off after {done} of {total} events"));
+    Ok(job)
 }

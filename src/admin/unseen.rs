@@ -29,7 +29,7 @@ pub(super) async fn note(admin: &Admin, group: &Group) -> Result<Option<String>,
                 let meant = meant.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
                 return Ok(Some(format!("no event of this group was seen yet{meant}")));
             }
-            (true, next) => query.before = next,
+            (true, next) => query.behind = next,
         }
     }
     Ok(None)

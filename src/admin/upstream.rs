@@ -10,13 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::api::rfc3339;
+use super::audit::Who;
 use super::expiry::expiry;
-use super::groups::{json, ms, rate, written};
+use super::groups::{json, ms, rate, told, written};
 use super::problem::Problem;
 use crate::driver::{BreakerState, Expiry, Live, Rate, UpstreamChange};
 use crate::event::{Mono, Wall};
 
 type Shared = State<Arc<Admin>>;
+
+/// What the list of changes calls it.
+const THE_UPSTREAM: &str = "the upstream";
 
 /// As many slots as the configuration takes.
 const SLOTS_MAX: u32 = 100_000;
@@ -121,14 +125,18 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
 
 /// What may be changed of the upstream while it runs; what is left out stays as it is. Its other numbers are the file's, which is
 /// applied live.
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct UpstreamPatch {
-    paused: Option<bool>,
-    concurrency: Option<u32>,
-    rate: Option<String>,
+pub(super) struct UpstreamPatch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) paused: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<String>,
     /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
-    expires: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expires: Option<String>,
 }
 
 impl UpstreamPatch {
@@ -149,23 +157,35 @@ impl UpstreamPatch {
 
 pub(super) async fn patch(
     State(admin): Shared,
+    who: Who,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<UpstreamView>, Problem> {
     let body = body?;
-    let patch: UpstreamPatch = json(&body)?;
-    let (change, expiry) = patch.checked(admin.handle.now().wall)?;
-    admin.handle.change_upstream(change, expiry).await?.map_err(Problem::Store)?;
-    // It is the JSON that was just read, so it is text.
-    tracing::info!(audit = true, change = %String::from_utf8_lossy(&body), "the upstream was changed");
+    change(&admin, who, json(&body)?).await?;
     show(State(admin)).await
 }
 
+/// Changes the upstream, and leaves a line in the log.
+pub(super) async fn change(admin: &Admin, who: Who, patch: UpstreamPatch) -> Result<(), Problem> {
+    let told = told(&patch);
+    let (change, expiry) = patch.checked(admin.handle.now().wall)?;
+    admin.handle.change_upstream(change, expiry).await?.map_err(Problem::Store)?;
+    admin.audit(who, THE_UPSTREAM, &format!("changed: {told}"));
+    Ok(())
+}
+
 /// Takes the changes of the upstream back.
-pub(super) async fn restore(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
-    if admin.handle.take_back_upstream().await?.map_err(Problem::Store)? {
-        tracing::info!(audit = true, "changes of the upstream were taken back");
-    }
+pub(super) async fn restore(State(admin): Shared, who: Who) -> Result<Json<UpstreamView>, Problem> {
+    take_back(&admin, who).await?;
     show(State(admin)).await
+}
+
+/// The same, without the answer.
+pub(super) async fn take_back(admin: &Admin, who: Who) -> Result<(), Problem> {
+    if admin.handle.take_back_upstream().await?.map_err(Problem::Store)? {
+        admin.audit(who, THE_UPSTREAM, "changes taken back");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -25,7 +25,8 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::admin::{self, Access, Admin};
+use crate::admin::tenant::{self, Tenants};
+use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
 use crate::deliver::{Client, Deliver, Fetcher, Poster, Unfetched};
@@ -206,7 +207,7 @@ struct Running {
     signals: Signals,
     /// The driver; ends when it is stopped.
     driver: JoinSet<()>,
-    /// The admin listener; ends when this is dropped.
+    /// The admin listener, and the tenants'; they end when this is dropped.
     admin: JoinSet<()>,
     /// Looks once whether the upstream is there.
     _probe: JoinSet<()>,
@@ -229,6 +230,7 @@ impl Running {
         let certificates =
             config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
         let (bound, admin_listener) = bind(&config)?;
+        let tenant_listener = bind_tenants(&config)?;
         let path = config.store.path.clone();
         let store = Embedded::open(config.store.clone(), Arc::clone(&clock))
             .with_context(|| format!("the store in {} cannot be opened", path.display()))?;
@@ -262,12 +264,15 @@ impl Running {
         ));
         let access = access(&config, &token);
         let shown = Arc::clone(&front);
-        let admin = Admin::new(access, durability, handle.clone(), Box::new(move || shown.show_sizes()));
+        let tenants = tenants(&config, tenant_listener.as_ref(), &handle)?;
+        let refresh = Box::new(move || shown.show_sizes());
+        let admin = Admin::new(access, durability, handle.clone(), tenants.clone(), refresh);
+        admin.show_configuration(configuration(&config));
 
         // Until here nothing was accepted, and a signal may end us at once.
         let signals = Signals::new()?;
         let addresses = (bound.address()?, admin_listener.local_addr()?);
-        announce(&config, addresses);
+        announce(&config, addresses, tenant_listener.as_ref());
         let mut driver_task = JoinSet::new();
         driver_task.spawn(driver.run());
         let mut probe = JoinSet::new();
@@ -276,10 +281,13 @@ impl Running {
         alerts.spawn(driver::alerts::watch(handle.clone(), Poster::new().post()));
         let mut admin_task = JoinSet::new();
         admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
+        if let (Some(tenants), Some(listener)) = (tenants.clone(), tenant_listener) {
+            admin_task.spawn(tenant::serve(tenants, tokio::net::TcpListener::from_std(listener)?));
+        }
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
         let otlp = Otlp::start(handle.clone(), config.otlp.as_deref())?;
         let state = reload::State { options, config, seen, descriptors, token, otlp };
-        let reloader = Reloader::new(state, log, front, admin, handle.clone(), certificates);
+        let reloader = Reloader::new(state, log, front, (admin, tenants), handle.clone(), certificates);
         Ok(Self {
             serving,
             handle,
@@ -410,15 +418,36 @@ fn bind(config: &Config) -> anyhow::Result<(Bound, TcpListener)> {
     let bound = match take(0)? {
         Some(listener) => Bound::inherit(listener)?,
         None => Bound::bind(config.listen.address)
-            .map_err(|error| place::taken(&error, "listen.address", "--listen", config.listen.address))?,
+            .map_err(|error| place::taken(&error, "listen.address or --listen", config.listen.address))?,
     };
     let admin = match take(1)? {
         Some(listener) => listener,
         None => TcpListener::bind(config.admin.address)
-            .map_err(|error| place::taken(&error, "admin.address", "--admin", config.admin.address))?,
+            .map_err(|error| place::taken(&error, "admin.address or --admin", config.admin.address))?,
     };
     admin.set_nonblocking(true)?;
     Ok((bound, admin))
+}
+
+/// The tenants' socket, where they have pages.
+fn bind_tenants(config: &Config) -> anyhow::Result<Option<TcpListener>> {
+    let Some(pages) = &config.tenant_pages else { return Ok(None) };
+    let listener = TcpListener::bind(pages.address)
+        .map_err(|error| place::taken(&error, "tenant_pages.address", pages.address))?;
+    listener.set_nonblocking(true)?;
+    Ok(Some(listener))
+}
+
+/// The tenants' side, with the address that it has in fact.
+fn tenants(config: &Config, listener: Option<&TcpListener>, handle: &Handle) -> anyhow::Result<Option<Arc<Tenants>>> {
+    let (Some(pages), Some(listener)) = (&config.tenant_pages, listener) else { return Ok(None) };
+    let settings = tenant::Settings { address: listener.local_addr()?, ..pages.clone() };
+    Ok(Some(Tenants::new(settings, handle.clone())))
+}
+
+/// The configuration as the admin side shows it.
+fn configuration(config: &Config) -> Configuration {
+    Configuration { yaml: config.effective.clone(), json: config.json() }
 }
 
 fn access(config: &Config, token: &crate::event::Secret) -> Access {
@@ -427,7 +456,7 @@ fn access(config: &Config, token: &crate::event::Secret) -> Access {
 }
 
 /// Says on standard output where everything is. Supervisors and tests read the first line.
-fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr)) {
+fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr), tenants: Option<&TcpListener>) {
     let scheme = if config.listen.tls.is_some() { "https" } else { "http" };
     let mut text = format!(
         "fairlane {} listening on {scheme}://{listen}, admin on http://{admin}, data in {}\n",
@@ -439,6 +468,9 @@ fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr)) {
             let key = sender.key.as_ref().map_or("no key rule: the fallback lane", |key| key.rule.text());
             text.push_str(&format!("  {}  {}  grouped by {key}\n", source.path.as_str(), sender.verifier.name()));
         }
+    }
+    if let Some(address) = tenants.and_then(|listener| listener.local_addr().ok()) {
+        text.push_str(&format!("  tenants' pages on http://{address}\n"));
     }
     let mut out = std::io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {

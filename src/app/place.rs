@@ -39,8 +39,8 @@ pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Why an address cannot be listened on, who has it where that can be seen, and what to do.
-pub(super) fn taken(error: &Error, field: &str, flag: &str, address: SocketAddr) -> anyhow::Error {
-    let choose = format!("choose another with {field} or {flag}");
+pub(super) fn taken(error: &Error, ways: &str, address: SocketAddr) -> anyhow::Error {
+    let choose = format!("choose another with {ways}");
     match error.kind() {
         ErrorKind::AddrInUse => {
             let port = address.port();
@@ -119,7 +119,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let error = Error::from(ErrorKind::AddrInUse);
-        let told = taken(&error, "listen.address", "--listen", address).to_string();
+        let told = taken(&error, "listen.address or --listen", address).to_string();
         assert!(told.contains(&format!("(process {})", std::process::id())), "{told}");
         assert!(told.contains("listen.address or --listen"), "{told}");
     }

@@ -8,6 +8,7 @@ use super::log::Log;
 use super::otlp::Otlp;
 use super::{Options, access, deliverer, descriptors};
 use crate::admin::Admin;
+use crate::admin::tenant::Tenants;
 use crate::config::{Config, Problem};
 use crate::driver::{Handle, Query, SourceInfo, Status};
 use crate::event::Secret;
@@ -26,6 +27,7 @@ pub(super) struct Reloader {
     log: Log,
     front: Arc<Front>,
     admin: Arc<Admin>,
+    tenants: Option<Arc<Tenants>>,
     handle: Handle,
     certificates: Option<Arc<Certificates>>,
     /// What was last said about certificates that cannot be used, so that it is said once.
@@ -51,7 +53,7 @@ impl Reloader {
         state: State,
         log: Log,
         front: Arc<Front>,
-        admin: Arc<Admin>,
+        (admin, tenants): (Arc<Admin>, Option<Arc<Tenants>>),
         handle: Handle,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
@@ -65,6 +67,7 @@ impl Reloader {
             log,
             front,
             admin,
+            tenants,
             handle,
             certificates,
             complaint: None,
@@ -130,6 +133,10 @@ impl Reloader {
         self.handle.alerts().replace(new.alerts.clone());
         self.front.replace(new.listen.clone(), new.sources.clone());
         self.admin.replace(access(&new, &self.token));
+        self.admin.show_configuration(super::configuration(&new));
+        if let (Some(tenants), Some(pages)) = (&self.tenants, &new.tenant_pages) {
+            tenants.replace(pages.clone());
+        }
         self.log.replace(&new.log);
         self.otlp.replace(new.otlp.as_deref(), collector);
         self.config = new;
@@ -170,7 +177,7 @@ impl Reloader {
             match (page.records.is_empty(), page.next) {
                 (false, _) => return Ok(true),
                 (true, None) => return Ok(false),
-                (true, next) => query.before = next,
+                (true, next) => query.behind = next,
             }
         }
     }

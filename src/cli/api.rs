@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
 use super::standing::{self, Slots};
-use super::table::{Column, lines, table};
+use super::table::{Column, cell, lines, table};
 use super::{USAGE, complain, removal};
 
 /// `fairlane groups …`.
@@ -43,6 +43,9 @@ enum GroupAction {
     /// End its attempts in flight; their events are retried
     #[command(after_help = "Example: fairlane groups cancel hung.myshopify.com")]
     Cancel(One),
+    /// Print a link to a page that shows the group's tenant its backlog, and nothing of others
+    #[command(after_help = "Example: fairlane groups link acme.myshopify.com --expires 30d")]
+    Link(Linked),
     /// Put everything of it that waits to the dead letters, from where it can be replayed
     #[command(
         after_help = "Examples: fairlane groups divert poisoned.myshopify.com\n          fairlane groups divert poisoned.myshopify.com --yes"
@@ -72,6 +75,15 @@ struct Timed {
     /// For how long: a time, a span such as 2h, or never; a day when left out
     #[arg(long)]
     expires: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Linked {
+    #[command(flatten)]
+    one: One,
+    /// Until when it is good: a time, or a span such as 30d; a year at most
+    #[arg(long)]
+    expires: String,
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +187,11 @@ pub(super) fn groups(groups: &Groups) -> u8 {
         GroupAction::Cancel(one) => {
             let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
             shown(remote, Method::POST, &path, Some(json!({})), lines)
+        }
+        GroupAction::Link(linked) => {
+            let path = format!("/api/v1/group/link?name={}", encoded(&linked.one.group));
+            let asked = json!({ "expires": linked.expires });
+            shown(remote, Method::POST, &path, Some(asked), |link| format!("{}\n", cell(link.get("url"))))
         }
         GroupAction::Divert(group) => removal::divert(group, remote),
         GroupAction::Discard(group) => removal::discard(group, remote),

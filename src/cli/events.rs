@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, ask, encoded, fetch, only_for_the_list, shown};
+use super::remote::{Remote, ask, encoded, fetch, only_for_the_list, shown as shown_call, stream};
+use super::selection::Selection;
 use super::standing::waits;
 use super::table::{Column, escaped, lines, table};
 use super::{FAILED, USAGE, complain, print, removal};
@@ -20,30 +21,20 @@ const STATES: [&str; 7] = ["queued", "in_flight", "retrying", "delivered", "dead
 pub(super) struct Events {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Only of this group, as lists write it
-    #[arg(long)]
-    group: Option<String>,
-    /// Only of this source
-    #[arg(long)]
-    source: Option<String>,
+    #[command(flatten)]
+    selection: Selection,
     /// Only in these states, several with commas
     #[arg(long, value_delimiter = ',', value_parser = STATES)]
     status: Vec<String>,
-    /// Received at this time or later, e.g. 2026-01-31T08:00:00Z
-    #[arg(long, value_name = "TIME")]
-    since: Option<String>,
-    /// Received before this time
-    #[arg(long, value_name = "TIME")]
-    until: Option<String>,
-    /// Only with this id of the provider's own
-    #[arg(long, value_name = "ID")]
-    provider_event_id: Option<String>,
     /// Where the page before ended, as it says itself
     #[arg(long)]
     cursor: Option<u64>,
     /// At most so many; 50 when left out
     #[arg(long)]
     limit: Option<usize>,
+    /// One JSON object a line, all that fit; see `events export`
+    #[arg(long, conflicts_with_all = ["cursor", "json"])]
+    jsonl: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -55,6 +46,11 @@ enum Action {
         after_help = "Examples: fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab\n          fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab --body"
     )]
     Show(Show),
+    /// All events that fit, one JSON object a line, as long as it takes
+    #[command(
+        after_help = "Examples: fairlane events export --status dead --body > dead.jsonl\n          fairlane events export --group quiet-store.myshopify.com --since 2026-01-31T08:00:00Z"
+    )]
+    Export(Export),
     /// Put an event that waits to the dead letters, so that what is behind its order key goes on
     #[command(after_help = "Example: fairlane events skip evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
     Skip(removal::One),
@@ -70,7 +66,25 @@ enum Action {
 }
 
 #[derive(Debug, Args)]
-struct Show {
+struct Export {
+    #[command(flatten)]
+    selection: Selection,
+    /// Only in these states, several with commas
+    #[arg(long, value_delimiter = ',', value_parser = STATES)]
+    status: Vec<String>,
+    /// With bodies: `body` where it is text, else `body_b64`
+    #[arg(long)]
+    body: bool,
+    /// At most so many; all when left out
+    #[arg(long)]
+    limit: Option<u64>,
+    /// The oldest first
+    #[arg(long)]
+    oldest_first: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Show {
     /// Its id, `evt_…`
     id: String,
     /// Its body too
@@ -103,69 +117,116 @@ const ATTEMPT_COLUMNS: [Column; 9] = [
 
 /// Runs it; the answer is the exit code.
 pub(super) fn run(events: &Events) -> u8 {
-    if events.action.is_some()
-        && let Err(why) = only_for_the_list(&events.given())
-    {
+    let Events { action, selection, status, cursor, limit, jsonl, remote } = events;
+    let Some(action) = action else {
+        if *jsonl {
+            return exported(remote, selection, status, (false, limit.map(|limit| limit as u64), false));
+        }
+        return listed(remote, selection, status, *cursor, *limit);
+    };
+    if let Err(why) = only_for_the_list(&events.given()) {
         return complain(&why, USAGE);
     }
-    let done = match &events.action {
-        None => list(events),
-        Some(Action::Show(one)) => show(one, &events.remote),
-        Some(Action::Skip(one)) => return removal::one(one, "skip", &events.remote),
-        Some(Action::Discard(one)) => return removal::one(one, "discard", &events.remote),
-        Some(Action::Release { id }) => {
+    match action {
+        Action::Show(one) => shown(one, remote),
+        Action::Skip(one) => removal::one(one, "skip", remote),
+        Action::Discard(one) => removal::one(one, "discard", remote),
+        Action::Release { id } => {
             let path = format!("/api/v1/events/{}/release", encoded(id));
-            return shown(&events.remote, Method::POST, &path, Some(json!({})), lines);
+            shown_call(remote, Method::POST, &path, Some(json!({})), lines)
         }
-    };
-    match done {
-        Ok(text) => print(&text),
-        Err(message) => complain(&message, FAILED),
+        Action::Export(export) => {
+            let how = (export.body, export.limit, export.oldest_first);
+            exported(remote, &export.selection, &export.status, how)
+        }
     }
 }
 
 impl Events {
     /// The options of the list, and which of them are there.
-    fn given(&self) -> [(&'static str, bool); 8] {
-        [
-            ("--group", self.group.is_some()),
-            ("--source", self.source.is_some()),
+    fn given(&self) -> Vec<(&'static str, bool)> {
+        let more = [
             ("--status", !self.status.is_empty()),
-            ("--since", self.since.is_some()),
-            ("--until", self.until.is_some()),
-            ("--provider-event-id", self.provider_event_id.is_some()),
             ("--cursor", self.cursor.is_some()),
             ("--limit", self.limit.is_some()),
-        ]
+            ("--jsonl", self.jsonl),
+        ];
+        self.selection.given().into_iter().chain(more).collect()
     }
 }
 
-fn list(events: &Events) -> Result<Vec<u8>, String> {
-    let limit = events.limit.unwrap_or(50);
-    let mut path = format!("/api/v1/events?limit={limit}");
-    let status = Some(events.status.join(",")).filter(|status| !status.is_empty());
-    let cursor = events.cursor.map(|cursor| cursor.to_string());
-    for (name, value) in [
-        ("group", &events.group),
-        ("source", &events.source),
-        ("status", &status),
-        ("since", &events.since),
-        ("until", &events.until),
-        ("provider_event_id", &events.provider_event_id),
-        ("cursor", &cursor),
-    ] {
-        if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", encoded(value)));
-        }
+/// Lists what fits.
+pub(super) fn listed(
+    remote: &Remote,
+    selection: &Selection,
+    status: &[String],
+    cursor: Option<u64>,
+    limit: Option<usize>,
+) -> u8 {
+    match list(remote, selection, status, cursor, limit.unwrap_or(50)) {
+        Ok(text) => print(&text),
+        Err(message) => complain(&message, FAILED),
     }
-    let answer = ask(&events.remote, Method::GET, &path, None)?;
-    if events.remote.json {
+}
+
+/// Shows one event.
+pub(super) fn shown(one: &Show, remote: &Remote) -> u8 {
+    match show(one, remote) {
+        Ok(text) => print(&text),
+        Err(message) => complain(&message, FAILED),
+    }
+}
+
+/// Prints all that fit, line by line as they come.
+fn exported(
+    remote: &Remote,
+    selection: &Selection,
+    status: &[String],
+    (body, limit, oldest_first): (bool, Option<u64>, bool),
+) -> u8 {
+    let order = if oldest_first { "oldest" } else { "newest" };
+    let mut path = format!("/api/v1/events/export?order={order}&body={body}");
+    if !status.is_empty() {
+        path.push_str(&format!("&status={}", encoded(&status.join(","))));
+    }
+    if let Some(limit) = limit {
+        path.push_str(&format!("&limit={limit}"));
+    }
+    selection.add_to(&mut path);
+    let mut out = std::io::stdout().lock();
+    match stream(remote, &path, &mut out) {
+        Ok(()) => 0,
+        Err(message) => complain(&message, FAILED),
+    }
+}
+
+fn list(
+    remote: &Remote,
+    selection: &Selection,
+    status: &[String],
+    cursor: Option<u64>,
+    limit: usize,
+) -> Result<Vec<u8>, String> {
+    let mut path = format!("/api/v1/events?limit={limit}");
+    if !status.is_empty() {
+        path.push_str(&format!("&status={}", encoded(&status.join(","))));
+    }
+    if let Some(cursor) = cursor {
+        path.push_str(&format!("&cursor={cursor}"));
+    }
+    selection.add_to(&mut path);
+    let answer = ask(remote, Method::GET, &path, None)?;
+    if remote.json {
         return Ok(format!("{answer:#}\n").into_bytes());
     }
     let text = table(&answer, "events", &COLUMNS);
     if let Some(next) = answer.get("next").and_then(Value::as_u64) {
         let shown = answer.get("events").and_then(Value::as_array).map_or(0, Vec::len);
-        let why = if shown < limit { "the search is not through" } else { "there may be more" };
+        let reached = answer.get("searched_to").and_then(Value::as_str).unwrap_or_default();
+        let why = match shown < limit {
+            true => format!("the search has come to {reached} and is not through"),
+            false => "there may be more".to_owned(),
+        };
         // Not among the lines of the list, which another program may read.
         writeln!(std::io::stderr().lock(), "{why}: --cursor {next}").ok();
     }

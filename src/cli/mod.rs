@@ -19,9 +19,11 @@ mod providers;
 mod rejections;
 mod remote;
 mod removal;
+mod replay;
 mod rules;
 mod run;
 pub mod secret;
+mod selection;
 mod send;
 mod simulate;
 mod standing;
@@ -126,6 +128,16 @@ enum Command {
         after_help = "Examples: fairlane events --group quiet-store.myshopify.com --status dead,retrying\n          fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab --body"
     )]
     Events(events::Events),
+    /// Dead letters: which there are, why, and delivering them once more
+    #[command(
+        after_help = "Examples: fairlane dead --group quiet-store.myshopify.com\n          fairlane dead replay --group quiet-store.myshopify.com"
+    )]
+    Dead(replay::Dead),
+    /// Deliver ended events once more: a plan, then one replay with progress, pause and cancel
+    #[command(
+        after_help = "Examples: fairlane replay --group quiet-store.myshopify.com --since 2026-01-31T08:00:00Z --plan\n          fairlane replay --source shopify --status dead --yes\n          fairlane replay list"
+    )]
+    Replay(replay::Replay),
     /// Sources, and how many events each has accepted
     #[command(after_help = "Example: fairlane sources")]
     Sources(api::Sources),
@@ -195,6 +207,8 @@ pub fn main() -> ExitCode {
         Command::Groups(groups) => api::groups(&groups),
         Command::Upstream(upstream) => api::upstream(&upstream),
         Command::Events(events) => events::run(&events),
+        Command::Dead(arguments) => replay::dead(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Completions { shell } => completions::run(shell),
         Command::Sources(sources) => api::sources(&sources),
         Command::Rejections(rejections) => rejections::run(&rejections),

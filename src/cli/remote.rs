@@ -85,6 +85,28 @@ pub(super) fn ask(remote: &Remote, method: Method, path: &str, body: Option<Valu
 
 /// The bytes that the gateway answers to a call.
 pub(super) fn fetch(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> Result<Vec<u8>, String> {
+    let mut answer = Vec::new();
+    call(remote, method, path, body, &mut |bytes: &[u8]| {
+        answer.extend_from_slice(bytes);
+        if answer.len() > ANSWER_BYTES_MAX { Err("the answer is too long".to_owned()) } else { Ok(true) }
+    })?;
+    Ok(answer)
+}
+
+/// Writes what the gateway answers as it comes, however much that is. Whoever reads `out` may stop before the end.
+pub(super) fn stream(remote: &Remote, path: &str, out: &mut dyn std::io::Write) -> Result<(), String> {
+    call(remote, Method::GET, path, None, &mut |bytes: &[u8]| match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(format!("cannot write: {error}")),
+    })
+}
+
+/// Takes a part of an answer; false when it wants no more.
+type Take<'a> = dyn FnMut(&[u8]) -> Result<bool, String> + 'a;
+
+/// Calls, and gives a good answer to `take` part by part.
+fn call(remote: &Remote, method: Method, path: &str, body: Option<Value>, take: &mut Take<'_>) -> Result<(), String> {
     let (address, token) = remote.find()?;
     let mut request = Request::builder().method(method).uri(format!("http://{address}{path}"));
     request = request.header(HOST, address.to_string()).header(AUTHORIZATION, format!("Bearer {token}"));
@@ -94,34 +116,42 @@ pub(super) fn fetch(remote: &Remote, method: Method, path: &str, body: Option<Va
     let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
     let request = request.body(Full::new(bytes)).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    let (status, answer) = runtime.block_on(exchange(request)).map_err(|error| {
+    let refused = runtime.block_on(exchange(request, take)).map_err(|error| {
         format!("no gateway answers at {address}: {error}; is it running? (another address: --admin, another file: -c)")
     })?;
-    if status.is_success() {
-        return Ok(answer);
-    }
+    let Some((status, answer)) = refused else { return Ok(()) };
     let answer: Value =
         serde_json::from_slice(&answer).map_err(|_| format!("{address} does not answer as a gateway does"))?;
     let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
     Err(format!("{status}: {}; {}", text("error"), text("hint")))
 }
 
-async fn exchange(request: Request<Full<Bytes>>) -> Result<(http::StatusCode, Vec<u8>), String> {
+/// Has a good answer taken; gives one that is not.
+async fn exchange(
+    request: Request<Full<Bytes>>,
+    take: &mut Take<'_>,
+) -> Result<Option<(http::StatusCode, Vec<u8>)>, String> {
     let client = Client::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(HttpConnector::new());
-    let reading = async {
-        let (head, mut body) = client.request(request).await.map_err(|error| with_causes(&error))?.into_parts();
-        let mut bytes = Vec::new();
-        while let Some(frame) = body.frame().await {
-            if let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() {
-                bytes.extend_from_slice(&data);
-            }
-            if bytes.len() > ANSWER_BYTES_MAX {
-                return Err("the answer is too long".to_owned());
-            }
+    let answering = async { client.request(request).await.map_err(|error| with_causes(&error)) };
+    let (head, mut body) = in_time(answering).await?.into_parts();
+    let mut refusal = Vec::new();
+    while let Some(frame) = in_time(async { Ok(body.frame().await) }).await? {
+        let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
+        if !head.status.is_success() {
+            refusal.extend_from_slice(&data);
+        } else if !take(&data)? {
+            return Ok(None);
         }
-        Ok((head.status, bytes))
-    };
-    match tokio::time::timeout(TIMEOUT, reading).await {
+        if refusal.len() > ANSWER_BYTES_MAX {
+            return Err("the answer is too long".to_owned());
+        }
+    }
+    Ok((!head.status.is_success()).then_some((head.status, refusal)))
+}
+
+/// Between two parts of an answer the gateway may take so long.
+async fn in_time<T>(part: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    match tokio::time::timeout(TIMEOUT, part).await {
         Ok(answer) => answer,
         Err(_elapsed) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
     }

@@ -45,6 +45,7 @@ impl Config {
                 backoff: upstream.retry.backoff,
                 concurrency: own_concurrency(self.tree.at("upstream").at("retry")),
             },
+            replay_share: self.tree.at("replay").at("share").get(),
             breakers: engine::Breakers { upstream: upstream.breaker, group: upstream.group_breaker },
             // The beginning of an attempt is written with the next batch; waiting for it would add a sync to every wait. A crash in
             // between repeats an attempt that was in flight, which it would do anyway.

@@ -9,15 +9,7 @@ use super::text::{self, Text};
 
 /// Fields whose part is not built yet, by path. One that differs from its default is refused; whoever builds a part deletes its
 /// rows.
-pub(super) const NOT_BUILT: &[&str] = &[
-    "upstream.urls",
-    "upstream.health",
-    "store.redis",
-    "replay.share",
-    "tenant_pages.address",
-    "tenant_pages.secret",
-    "tenant_pages.base_url",
-];
+pub(super) const NOT_BUILT: &[&str] = &["upstream.urls", "upstream.health", "store.redis"];
 
 /// One field.
 pub(super) struct Field {
@@ -756,8 +748,12 @@ static RETENTION: Map = map(&[
 static SHUTDOWN: Map =
     map(&[field("drain", is("10s"), time(0, HOUR), "How long requests and attempts in flight may take to finish.")]);
 
-static REPLAY: Map =
-    map(&[field("share", is("0.1"), SHARE, "The share of a lane's turns that replays take at least.")]);
+static REPLAY: Map = map(&[field(
+    "share",
+    is("0.1"),
+    SHARE,
+    "The part of the slots that replays may hold together, at least one. In a lane with other events at least every 10th attempt is a replay.",
+)]);
 
 static LOG: Map = map(&[
     field("format", is("auto"), Kind::Choice(&["auto", "text", "json"]), "auto: text on a terminal, json elsewhere."),
@@ -765,9 +761,20 @@ static LOG: Map = map(&[
 ]);
 
 static TENANT_PAGES: Map = map(&[
-    field("address", NULL, Kind::Text(&text::ADDRESS), "Where to listen."),
-    field("secret", NULL, Kind::Secret(None), "Signs the links."),
-    field("base_url", NULL, Kind::Text(&text::PUBLIC_URL), "What the links begin with."),
+    field("address", NULL, Kind::Text(&text::ADDRESS), "Where to listen; null: tenants have no pages."),
+    field(
+        "secret",
+        NULL,
+        Kind::Secret(None),
+        "Signs the links. With another one, links that were given out before are dead.",
+    ),
+    field(
+        "previous_secret",
+        NULL,
+        Kind::Secret(None),
+        "Signs nothing, but its links still open: the secret of before, while links are exchanged.",
+    ),
+    field("base_url", NULL, Kind::Text(&text::PUBLIC_URL), "What the links begin with; null: http and the address."),
 ]);
 
 static ALERTS: Map = map(&[

@@ -23,6 +23,7 @@ mod schema;
 mod secret;
 mod settings;
 mod sources;
+mod tenants;
 mod text;
 mod value;
 mod verifying;
@@ -59,6 +60,8 @@ pub struct Config {
     pub listen: listen::Settings,
     /// The admin listener.
     pub admin: admin::Settings,
+    /// The tenants' pages, where they have any.
+    pub tenant_pages: Option<admin::tenant::Settings>,
     /// The inlets, in the order of the file.
     pub sources: Vec<listen::Source>,
     /// By a source's name: how long a failing event may hold its order key before it is dead-lettered.
@@ -165,6 +168,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     let mut builder = Builder { checker, notes: Vec::new(), meanings: HashMap::new() };
     let listen = builder.listen(tree.at("listen"));
     let admin = builder.admin(tree.at("admin"), tree.at("listen"), &listen);
+    let tenant_pages = builder.tenant_pages(tree.at("tenant_pages"), [listen.address, admin.address]);
     let upstream = builder.upstream(tree.at("upstream"));
     let groups = builder.groups(tree.at("groups"), upstream.concurrency);
     let sources = builder.sources(&tree, upstream.timeout);
@@ -176,6 +180,7 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     Config {
         listen,
         admin,
+        tenant_pages,
         order_max_hold: sources::holds(tree.at("sources").items()),
         sources,
         store,

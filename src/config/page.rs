@@ -25,7 +25,7 @@ what a file comes to. How values are written:
 | secret | text, `\"${NAME}\"` or `file:/path`, which is read again when it changes |
 | anywhere | `${NAME}` is an environment variable, `${NAME:-default}` one that may be missing, `$$` a literal `$`; inside `{ }` and `[ ]` it needs quotes |
 
-A changed file is applied while running, whole or not at all. `listen.address`, `listen.tls` (on or off), `listen.h2c`, `admin.address` and `store` need a restart. A field that is *not in this version* is refused with
+A changed file is applied while running, whole or not at all. `listen.address`, `listen.tls` (on or off), `listen.h2c`, `admin.address`, `tenant_pages.address` and `store` need a restart. A field that is *not in this version* is refused with
 any value but its default.
 ";
 

@@ -6,11 +6,12 @@ use super::problem::Problem;
 use super::value::{Slot, Value};
 
 /// What a running process cannot change, and why not.
-const FIXED: [(&str, &str); 5] = [
+const FIXED: [(&str, &str); 6] = [
     ("listen.address", "senders are connected to it"),
     ("listen.tls", "a listener is plain or TLS from its start; changed files are read again without a reload"),
     ("listen.h2c", "a listener's protocols are those of its start"),
     ("admin.address", "the admin listener is bound to it"),
+    ("tenant_pages.address", "the listener of tenants' pages is bound to it"),
     ("store", "events are in it"),
 ];
 

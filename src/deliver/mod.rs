@@ -79,7 +79,7 @@ pub struct Job {
     /// What it waited for.
     pub waited: WaitSplit,
     /// Whether a person asked for it again.
-    pub replay: bool,
+    pub replays: u32,
     /// A deadline of its own, from now, where it is earlier than the settings' (a sender that waits for the answer).
     pub timeout: Option<Duration>,
     /// Bytes of the answer's body to keep: [`EXCERPT_BYTES_MAX`], more where the answer is to be relayed.
@@ -99,7 +99,7 @@ impl Job {
             will_retry: false,
             wait: Duration::ZERO,
             waited: WaitSplit::default(),
-            replay: false,
+            replays: 0,
             timeout: None,
             keep_bytes: EXCERPT_BYTES_MAX,
         }

@@ -228,8 +228,8 @@ fn add_fairlane(job: &Job, headers: &mut HeaderMap) {
     if let Some(id) = &event.provider_event_id {
         put("fairlane-provider-event-id", id);
     }
-    if job.replay {
-        put("fairlane-replay", "true");
+    if job.replays > 0 {
+        put("fairlane-replay", &job.replays.to_string());
     }
 }
 

@@ -147,11 +147,11 @@ fn values_from_outside_are_written_so_that_a_header_can_hold_them() {
     let mut event = event("/", &[]);
     event.source = "böse\r\nx: 1 %".into();
     event.provider_event_id = Some("evt 1".into());
-    let job = Job { replay: true, ..Job::new(Arc::new(event)) };
+    let job = Job { replays: 2, ..Job::new(Arc::new(event)) };
     let settings = settings("http://h");
     assert_eq!(value(&settings, &job, "fairlane-source").unwrap(), "b%C3%B6se%0D%0Ax:%201%20%25");
     assert_eq!(value(&settings, &job, "fairlane-provider-event-id").unwrap(), "evt 1");
-    assert_eq!(value(&settings, &job, "fairlane-replay").unwrap(), "true");
+    assert_eq!(value(&settings, &job, "fairlane-replay").unwrap(), "2");
     assert_eq!(value(&settings, &job, "x-forwarded-host"), None, "no Host came");
 }
 

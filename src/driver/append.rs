@@ -10,14 +10,18 @@ use std::sync::Arc;
 use super::admission::Admission;
 use super::delivery::{Delivery, queued};
 use super::release::{Release, Released, Unreleased, release};
+use super::requeue::Requeue;
 use super::{Shared, Shed, Stored, Submission};
 use crate::clock::Seldom;
 use crate::engine::{Admitted, Engine, Queued};
 use crate::event::{Event, Group, Lane, Mono, Now, Seq};
-use crate::store::{Appended, Error};
+use crate::store::{Appended, Error, Pending};
 
 /// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
 const BATCH_EVENTS_MAX: usize = 1_000;
+
+/// Events that are made pending again in one batch. Each is read and written whole, so few of them are what others wait for.
+pub(super) const REQUEUE_MAX: usize = 64;
 
 /// Bytes of bodies in one batch at most (one larger event goes alone).
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -28,12 +32,14 @@ type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 enum Batch {
     Submissions(Vec<Submission>),
     Release(Release),
+    Requeue(Requeue),
 }
 
 /// How that went.
 enum Outcome {
     Appended(Result<Appended, Error>),
     Released(Result<Released, Unreleased>),
+    Requeued(Result<Vec<Option<Pending>>, Error>),
 }
 
 /// A batch that is under way.
@@ -55,6 +61,9 @@ pub(super) struct Appends {
     shared: Arc<Shared>,
     gathered: Vec<Submission>,
     releases: VecDeque<Release>,
+    requeues: VecDeque<Requeue>,
+    /// The batch before was a requeue: senders go first now.
+    requeued: bool,
     appending: Option<Appending>,
     failures_said: Seldom,
 }
@@ -65,6 +74,8 @@ impl Appends {
             shared,
             gathered: Vec::new(),
             releases: VecDeque::new(),
+            requeues: VecDeque::new(),
+            requeued: false,
             appending: None,
             failures_said: Seldom::default(),
         }
@@ -76,7 +87,7 @@ impl Appends {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.appending.is_none() && self.gathered.is_empty() && self.releases.is_empty()
+        self.appending.is_none() && self.gathered.is_empty() && self.releases.is_empty() && self.requeues.is_empty()
     }
 
     pub(super) fn gather(&mut self, submission: Submission) {
@@ -85,6 +96,19 @@ impl Appends {
 
     pub(super) fn gather_release(&mut self, release: Release) {
         self.releases.push_back(release);
+    }
+
+    pub(super) fn gather_requeue(&mut self, requeue: Requeue) {
+        self.requeues.push_back(requeue);
+    }
+
+    /// Events that the store may have as pending already, before the engine is told.
+    pub(super) fn under_way(&self) -> u64 {
+        self.appending.as_ref().map_or(0, |current| match &current.batch {
+            Batch::Submissions(batch) => batch.len() as u64,
+            Batch::Release(_) => 1,
+            Batch::Requeue(requeue) => requeue.events.len() as u64,
+        })
     }
 
     /// Begins the next batch, when none is under way and something waits.
@@ -96,12 +120,16 @@ impl Appends {
         let (batch, done): (Batch, Work) = if let Some(asked) = self.releases.pop_front() {
             let id = asked.id;
             (Batch::Release(asked), Box::pin(async move { Outcome::Released(release(&*store, id, now.wall).await) }))
+        } else if let Some(requeue) = self.next_requeue() {
+            let seqs = requeue.events.iter().map(|record| record.seq).collect();
+            (Batch::Requeue(requeue), Box::pin(async move { Outcome::Requeued(store.requeue(seqs, now.wall).await) }))
         } else if let Some(batch) = self.next_batch(admission, engine, now) {
             let events = batch.iter().map(|submission| Arc::clone(&submission.event)).collect();
             (Batch::Submissions(batch), Box::pin(async move { Outcome::Appended(store.append(events).await) }))
         } else {
             return;
         };
+        self.requeued = matches!(batch, Batch::Requeue(_));
         self.appending = Some(Appending { batch, started: now.mono, done });
     }
 
@@ -126,6 +154,11 @@ impl Appends {
             }
         }
         None
+    }
+
+    /// What is to be requeued next; not twice in a row while senders wait.
+    fn next_requeue(&mut self) -> Option<Requeue> {
+        if self.requeued && !self.gathered.is_empty() { None } else { self.requeues.pop_front() }
     }
 
     /// Resolves when the batch under way is done; never while there is none.
@@ -158,8 +191,13 @@ impl Appends {
                 delivery.released(&released.source);
                 vec![queued(released.pending)]
             }
+            (Batch::Requeue(requeue), Outcome::Requeued(requeued)) => {
+                let queued = requeued.as_ref().map(|pending| delivery.requeued(&requeue, pending)).unwrap_or_default();
+                requeue.answer(requeued);
+                queued
+            }
             // Each batch was begun with the work that is its own.
-            (Batch::Submissions(_), Outcome::Released(_)) | (Batch::Release(_), Outcome::Appended(_)) => Vec::new(),
+            (Batch::Submissions(_) | Batch::Release(_) | Batch::Requeue(_), _) => Vec::new(),
         }
     }
 

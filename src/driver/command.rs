@@ -9,12 +9,15 @@ use super::job::Job;
 use super::newcomers::NewGroups;
 use super::policy::{Change, Expiry, FilePolicies, Live};
 use super::removal::{Removed, Target};
+use super::replay::{Replay, Tracker};
 use super::run::{Driver, OVERDUE};
 use super::traced::traced;
 use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, DedicatedInfo, GroupView, Held, Rate, Removal, Settings, Slots, Sort, Survey};
+use crate::engine::{
+    BreakerState, DedicatedInfo, GroupView, Held, HungAttempts, Rate, Removal, Settings, Slots, Sort, Survey,
+};
 use crate::event::{Group, Now, WaitSplit};
 
 /// One wish; each answers over its own channel.
@@ -35,6 +38,8 @@ pub(super) enum Command {
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
     Cancel(Group, oneshot::Sender<usize>),
+    /// Groups with attempts that are under way for this long.
+    Hung(Duration, oneshot::Sender<Vec<HungAttempts>>),
     /// End events without delivering them.
     Remove(Vec<Target>, Removal, oneshot::Sender<Vec<Removed>>),
     /// Do this job, which is written down.
@@ -51,6 +56,10 @@ pub(super) enum Command {
     ChangeUpstream(UpstreamChange, Expiry, oneshot::Sender<Result<(), String>>),
     /// Take such a change back; false when there is none.
     TakeBackUpstream(oneshot::Sender<Result<bool, String>>),
+    /// Work on this replay from now on.
+    Replay(Arc<Replay>, oneshot::Sender<()>),
+    /// Take back what a replay has in lanes.
+    Withdraw(Arc<Tracker>, oneshot::Sender<()>),
     /// Another configuration.
     Reload(Box<Settings>, FilePolicies, Deliver, oneshot::Sender<()>),
 }
@@ -64,6 +73,8 @@ pub struct UpstreamInfo {
     pub concurrency: u32,
     /// Attempts a time.
     pub rate: Option<Rate>,
+    /// Slots that replays may hold together.
+    pub replay_slots: u32,
     /// What a person changed.
     pub live: Option<Live<UpstreamChange>>,
     /// How it answered most recently.
@@ -107,6 +118,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::Live(reply) => answer(reply, driver.policies.live()),
         Command::NewGroups(reply) => answer(reply, driver.admission.newcomers.all(now)),
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
+        Command::Hung(older, reply) => answer(reply, driver.engine.hung_attempts(older, now.mono)),
         Command::Remove(targets, removal, reply) => {
             driver.delivery.removals.begin(targets, removal, reply, &mut driver.engine, now);
         }
@@ -122,6 +134,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 paused: driver.upstream.is_paused(),
                 concurrency: settings.slots,
                 rate: settings.rate,
+                replay_slots: settings.replay_slots(),
                 live: driver.upstream.live(),
                 last: driver.delivery.watch.last().clone(),
                 breaker: engine.breaker(),
@@ -141,6 +154,14 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             let taken = driver.upstream.take_back();
             driver.apply_upstream(now);
             answer(reply, taken);
+        }
+        Command::Replay(job, reply) => {
+            driver.work_on(job);
+            answer(reply, ());
+        }
+        Command::Withdraw(tracker, reply) => {
+            driver.withdraw(&tracker, now);
+            answer(reply, ());
         }
         Command::Reload(settings, file, deliver, reply) => {
             driver.admission.newcomers.set_limit(file.new_groups);

@@ -12,6 +12,8 @@ use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
 use super::removal::Removals;
+use super::replay::{End, Tracker};
+use super::requeue::Requeue;
 use super::watch::Watch;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
@@ -75,6 +77,10 @@ pub(super) struct Delivery {
     calls: Calls,
     window: Window,
     ended: HashMap<Seq, Ended>,
+    /// Replayed events before the end of their first attempt: whose replay each is, and its source.
+    followed: HashMap<Seq, (Arc<Tracker>, Arc<str>)>,
+    /// Ends of events that the store may have already, before the engine is told.
+    pub(super) ending: u64,
     pub(super) removals: Removals,
     pub(super) watch: Watch,
 }
@@ -98,6 +104,8 @@ impl Delivery {
             calls: Calls::default(),
             window: Window::default(),
             ended: HashMap::new(),
+            followed: HashMap::new(),
+            ending: 0,
             removals: Removals::default(),
         }
     }
@@ -160,12 +168,32 @@ impl Delivery {
             owner: event.owner.clone(),
             order: event.order.clone(),
             received: event.received,
-            replay: false,
+            replays: 0,
             attempts: 0,
             refused: 0,
             first_attempt: None,
             due: None,
         }
+    }
+
+    /// Events that are durably pending again, in the order of their seqs, as the engine needs them.
+    pub(super) fn requeued(&mut self, requeue: &Requeue, pending: &[Option<Pending>]) -> Vec<Queued> {
+        for (record, pending) in requeue.events.iter().zip(pending) {
+            if let Some(tracker) = &requeue.tracker {
+                tracker.entered(record, pending.as_ref());
+            }
+            let Some(pending) = pending else { continue };
+            self.counters(&record.source).replayed();
+            if let Some(tracker) = &requeue.tracker {
+                self.follow(pending.seq, tracker, Arc::clone(&record.source));
+            }
+        }
+        pending.iter().flatten().cloned().map(queued).collect()
+    }
+
+    /// A replay is told what becomes of this event.
+    pub(super) fn follow(&mut self, seq: Seq, tracker: &Arc<Tracker>, source: Arc<str>) {
+        self.followed.insert(seq, (Arc::clone(tracker), source));
     }
 
     /// Takes up a live request.
@@ -211,7 +239,9 @@ impl Delivery {
     }
 
     fn dispatch(&mut self, dispatch: Dispatch) {
-        self.metrics.waited(dispatch.wait, dispatch.quiet);
+        if dispatch.replays == 0 {
+            self.metrics.waited(dispatch.wait, dispatch.quiet);
+        }
         self.metrics.waited_for(&dispatch.split);
         let kept = self.window.take(dispatch.seq);
         let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
@@ -235,6 +265,7 @@ impl Delivery {
     fn settle(&mut self, batch: Batch, settlements: Vec<Settle>) {
         let store = Arc::clone(&self.store);
         let records: Vec<Settlement> = settlements.iter().map(|settle| self.record(settle)).collect();
+        self.ending = records.iter().filter(|record| record.verdict.ends()).count() as u64;
         self.work.spawn(async move {
             let settled = store.settle(records).await;
             Done::Settled(batch, settlements, settled)
@@ -288,6 +319,7 @@ impl Delivery {
                 engine.on_live_gone(live, now);
             }
             Done::Settled(batch, settlements, Ok(unknown)) => {
+                self.ending = 0;
                 if unknown > 0 {
                     tracing::warn!(unknown, "settlements were about events that are not pending any more");
                 }
@@ -332,8 +364,10 @@ impl Delivery {
         if matches!(settle.verdict, engine::Verdict::Begun) {
             return;
         }
+        let ended = self.ended.remove(&settle.seq);
+        let followed = self.told_replay(settle, ended.is_some());
         let (mut source, mut event) =
-            self.ended.remove(&settle.seq).map_or_else(Default::default, |ended| (ended.source, ended.event));
+            ended.map_or_else(|| (followed.unwrap_or_default(), None), |ended| (ended.source, ended.event));
         // One that a person ended had no attempt now that would say whose it is.
         if let Some(ending) = self.removals.ended(settle.seq) {
             (source, event) = (ending.source, Some((ending.id, ending.group, None)));
@@ -353,6 +387,22 @@ impl Delivery {
     }
 }
 
+impl Delivery {
+    /// Tells the replay that an event is of what became of it; gives the event's source.
+    fn told_replay(&mut self, settle: &Settle, attempted: bool) -> Option<Arc<str>> {
+        let end = match &settle.verdict {
+            engine::Verdict::Begun | engine::Verdict::Released => return None,
+            engine::Verdict::RetryAt(_) => End::Retrying,
+            _ if !attempted => End::Withdrawn,
+            engine::Verdict::Delivered => End::Delivered,
+            engine::Verdict::Dead(_) | engine::Verdict::Discarded => End::Dead,
+        };
+        let (tracker, source) = self.followed.remove(&settle.seq)?;
+        tracker.ended(settle.seq, end);
+        Some(source)
+    }
+}
+
 /// A pending event as the store has it, as the engine needs it.
 pub(super) fn queued(pending: Pending) -> Queued {
     Queued {
@@ -360,8 +410,8 @@ pub(super) fn queued(pending: Pending) -> Queued {
         lane: pending.lane,
         owner: pending.owner,
         order: pending.order,
-        received: pending.received,
-        replay: pending.replay,
+        received: pending.requeued.unwrap_or(pending.received),
+        replays: pending.replays,
         attempts: pending.attempts,
         refused: pending.refused,
         first_attempt: pending.first_attempt,
@@ -372,6 +422,7 @@ pub(super) fn queued(pending: Pending) -> Queued {
 fn job(event: &Arc<Event>, dispatch: &Dispatch) -> Job {
     Job {
         attempt: dispatch.attempt,
+        replays: dispatch.replays,
         will_retry: dispatch.will_retry,
         wait: dispatch.wait,
         waited: dispatch.split.clone(),

@@ -225,7 +225,7 @@ pub(super) async fn work(job: Job, facts: WeakSender<Fact>, shared: Arc<Shared>)
     let mut query = Query {
         group: Some(group.clone()),
         status: vec![Status::Queued, Status::Retrying],
-        before: Some(Seq(job.up_to.saturating_add(1))),
+        behind: Some(Seq(job.up_to.saturating_add(1))),
         limit: BATCH,
         ..Query::default()
     };
@@ -247,7 +247,7 @@ pub(super) async fn work(job: Job, facts: WeakSender<Fact>, shared: Arc<Shared>)
         }
         let now = shared.clock.now();
         match page.next {
-            Some(next) => query.before = Some(next),
+            Some(next) => query.behind = Some(next),
             None => return finished(&job, &shared, now.wall),
         }
         if now.mono.since(noted) >= NOTE_EVERY {

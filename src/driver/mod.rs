@@ -19,6 +19,8 @@ mod recover;
 pub mod rejections;
 mod release;
 pub mod removal;
+pub mod replay;
+mod requeue;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -37,7 +39,8 @@ use crate::clock::Clock;
 use crate::deliver::Deliver;
 use crate::engine::{Admitted, Engine, Excess, Over, Settings};
 pub use crate::engine::{
-    BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, Policy, Rate, Removal, Slots, Sort, Survey,
+    BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, HungAttempts, Policy, Rate, Removal,
+    Slots, Sort, Survey,
 };
 use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
@@ -62,6 +65,8 @@ pub use rejections::{Rejection, Rejections};
 use release::Release;
 pub use release::Unreleased;
 pub use removal::{Removed, Target};
+use replay::Replays;
+pub use requeue::{NotReplayed, Replayed};
 pub use run::Driver;
 pub use upstream::UpstreamChange;
 use upstream::UpstreamTable;
@@ -99,6 +104,7 @@ pub struct Stored {
 
 enum Fact {
     Submitted(Submission),
+    Requeue(requeue::Requeue),
     Release(Release),
     Command(Box<Command>),
     Stop,
@@ -197,6 +203,7 @@ struct Shared {
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     rejections: Rejections,
+    replays: Arc<Replays>,
     jobs: Jobs,
     alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
@@ -242,6 +249,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
     let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let replays = Replays::open(parts.notebook.beside("replays.json"), started.mono)?;
     let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
     let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
     let (promoted, groups) = Promoted::open(parts.notebook.beside("dedicated.json"))?;
@@ -260,6 +268,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         rejections: Rejections::default(),
+        replays,
         jobs,
         alerts: Alerts::default(),
         anybody: Group::fallback(),
@@ -439,6 +448,14 @@ impl Handle {
     /// The driver has ended.
     pub async fn cancel(&self, group: Group) -> Result<usize, Ended> {
         self.ask(|reply| Command::Cancel(group, reply)).await
+    }
+
+    /// Groups with attempts that have been under way for `older`, those that hold their slots longest first.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn hung_attempts(&self, older: Duration) -> Result<Vec<HungAttempts>, Ended> {
+        self.ask(|reply| Command::Hung(older, reply)).await
     }
 
     /// What events and live requests of all groups waited for that got their lease in the last minute.

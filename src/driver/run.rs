@@ -22,13 +22,14 @@ use super::job::{self, Job};
 use super::live::Call;
 use super::newcomers::{NewGroups, Newcomers};
 use super::policy::PolicyTable;
+use super::replay::{Out, Replay, Tracker, Work};
 use super::traced::traced;
 use super::upstream::UpstreamTable;
-use super::{Fact, Shared, Submission, recover};
+use super::{Fact, Shared, Submission, recover, replay};
 use crate::deliver::Deliver;
-use crate::engine::{BreakerState, Engine};
+use crate::engine::{BreakerState, Engine, Was};
 use crate::event::{Mono, Now};
-use crate::store::Error;
+use crate::store::{Error, Status};
 
 /// How often gauges are set, expired changes end and the beat is shown when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
@@ -50,9 +51,10 @@ pub struct Driver {
     pub(super) admission: Admission,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
-    /// For jobs, which ask like everybody else.
+    /// For jobs and replays, which ask like everybody else.
     asking: mpsc::WeakSender<Fact>,
     jobs: JoinSet<()>,
+    replays: JoinSet<()>,
     appends: Appends,
     stopping: bool,
 }
@@ -69,7 +71,7 @@ impl Driver {
         let delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
         let appends = Appends::new(Arc::clone(&shared));
-        let jobs = JoinSet::new();
+        let (jobs, replays) = (JoinSet::new(), JoinSet::new());
         let admission = Admission::new(Arc::clone(&shared), newcomers);
         Self {
             shared,
@@ -83,6 +85,7 @@ impl Driver {
             calls,
             asking,
             jobs,
+            replays,
             appends,
             stopping: false,
         }
@@ -98,6 +101,12 @@ impl Driver {
         let totals = self.engine.totals();
         if totals.recovered > 0 {
             tracing::info!(pending = totals.recovered, interrupted, "events from before are taken up");
+        }
+        for job in self.shared.replays.unfinished() {
+            for out in job.resume(&*self.shared.store).await? {
+                self.delivery.follow(out.seq, job.tracker(), Arc::default());
+            }
+            self.work_on(job);
         }
         for job in self.shared.jobs.running() {
             tracing::info!(
@@ -136,6 +145,11 @@ impl Driver {
                     self.stopping |= taken == 0;
                 }
                 () = alarm.rings() => {}
+                Some(ended) = self.replays.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "the task of a replay had failed; a restart takes it up again");
+                    }
+                }
                 _ = tick.tick() => self.upkeep(),
             }
             let now = self.shared.clock.now();
@@ -162,6 +176,7 @@ impl Driver {
         for fact in facts.drain(..) {
             match fact {
                 Fact::Submitted(submission) => self.admit(submission, now),
+                Fact::Requeue(requeue) => self.appends.gather_requeue(requeue),
                 Fact::Release(release) => self.appends.gather_release(release),
                 Fact::Command(command) => self.obey(*command, now),
                 Fact::Stop => self.stopping = true,
@@ -221,7 +236,8 @@ impl Driver {
             match fact {
                 Fact::Submitted(submission) => self.admit(submission, now),
                 Fact::Release(release) => self.appends.gather_release(release),
-                Fact::Command(_) | Fact::Stop => {}
+                // A replay that is not answered goes on after the next start.
+                Fact::Requeue(_) | Fact::Command(_) | Fact::Stop => {}
             }
         }
     }
@@ -245,6 +261,24 @@ impl Driver {
         self.show_sizes(now);
     }
 
+    /// Has a task work on a replay.
+    pub(super) fn work_on(&mut self, job: Arc<Replay>) {
+        let work = Work {
+            replays: Arc::clone(&self.shared.replays),
+            store: Arc::clone(&self.shared.store),
+            clock: Arc::clone(&self.shared.clock),
+            facts: self.asking.clone(),
+        };
+        self.replays.spawn(replay::run(job, work));
+    }
+
+    /// Takes back what a replay has in lanes and not in flight.
+    pub(super) fn withdraw(&mut self, tracker: &Tracker, now: Now) {
+        for Out { seq, lane, was, .. } in tracker.out() {
+            self.engine.withdraw(&lane, seq, was_of(was), now);
+        }
+    }
+
     /// What holds for the upstream acts from the next lease on.
     pub(super) fn apply_upstream(&mut self, now: Now) {
         self.engine.set_settings(self.upstream.settings(), now);
@@ -255,6 +289,7 @@ impl Driver {
         let usage = self.shared.store.usage();
         let metrics = &self.shared.metrics;
         metrics.backlog_events.set(gauge(usage.pending));
+        metrics.conservation_difference.set(self.conservation_difference(usage.pending));
         metrics.lanes_active.set(gauge(usage.lanes));
         metrics.store_bytes.set(gauge(usage.bytes));
         metrics.disk_free_bytes.set(gauge(usage.free));
@@ -271,6 +306,7 @@ impl Driver {
             ("busy", slots.busy),
             ("slow", slots.slow),
             ("retry", slots.retry),
+            ("replay", slots.replay),
             ("free", slots.free),
             ("dedicated", slots.dedicated),
         ];
@@ -281,6 +317,15 @@ impl Driver {
         metrics.overflow_events.set(gauge(self.engine.overflow_events()));
         let counted = metrics.invariant_violations.get();
         metrics.invariant_violations.inc_by(self.engine.violations().saturating_sub(counted));
+    }
+
+    /// I1, between two books: pending events that the store has more than the engine (fewer: below zero), apart from what is on its way
+    /// from one to the other.
+    fn conservation_difference(&self, stored: u64) -> i64 {
+        let totals = self.engine.totals();
+        let known = totals.queued + totals.retrying + totals.in_flight;
+        let (least, most) = (known.saturating_sub(self.delivery.ending), known + self.appends.under_way());
+        gauge(stored.saturating_sub(most)) - gauge(least.saturating_sub(stored))
     }
 
     /// Shows in the metrics what takes time in the number of groups; done when somebody asks, not every second.
@@ -317,6 +362,15 @@ impl Alarm {
             }
             None => std::future::pending().await,
         }
+    }
+}
+
+/// How an event had ended that was requeued.
+fn was_of(status: Status) -> Was {
+    match status {
+        Status::Delivered => Was::Delivered,
+        Status::Discarded => Was::Discarded,
+        _ => Was::Dead,
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::counts::Stage;
 use super::due::Place;
-use super::fact::Removal;
-use super::lease::removal_verdict;
+use super::fact::{Removal, Was};
 use super::overflow::Member;
 use super::request::Settle;
 use super::settle::After;
@@ -108,6 +107,12 @@ impl Engine {
         tickets.len()
     }
 
+    /// Takes a replay back that no attempt was made of yet: the event ends as it had ended. False when it is in flight, has been, or is not
+    /// here.
+    pub fn withdraw(&mut self, lane: &Lane, seq: Seq, was: Was, now: Now) -> bool {
+        self.retries.place(seq).is_none() && self.remove(lane, seq, Removal::Withdraw(was), false, now)
+    }
+
     /// Whether an attempt of the event is under way, or what follows for it is not durable yet.
     #[must_use]
     pub fn is_under_way(&self, seq: Seq) -> bool {
@@ -154,7 +159,7 @@ impl Engine {
         };
         self.retries.settle(seq);
         self.shift(lid, Some(from), Some(Stage::Settling), 1);
-        self.outbox.push(Settle { seq, at: now.wall, verdict: removal_verdict(removal) }, after);
+        self.outbox.push(Settle { seq, at: now.wall, verdict: removal.verdict() }, after);
         self.touch(lid, now.mono);
         true
     }

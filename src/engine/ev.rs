@@ -21,7 +21,8 @@ pub(super) struct Ev {
     pub(super) refused: u32,
     /// What the hold clock of its group showed when it began to hold its order key.
     pub(super) held_from: Option<u64>,
-    pub(super) replay: bool,
+    /// How often it was made pending again.
+    pub(super) replays: u32,
     /// It found its group within its head start.
     pub(super) quiet: bool,
     /// How long it waited for an earlier event of its order key; four bytes, for a million events are in memory.
@@ -43,7 +44,7 @@ impl Ev {
             attempts: 0,
             refused: 0,
             held_from: None,
-            replay: false,
+            replays: 0,
             quiet: false,
             held_ms: 0,
             retrying: false,
@@ -69,10 +70,15 @@ impl Ev {
             first: event.first_attempt.map(|at| on_line(now, at)),
             attempts: event.attempts,
             refused: event.refused,
-            replay: event.replay,
+            replays: event.replays,
             ..Self::new(event.seq)
         };
         (event.lane, ev)
+    }
+
+    /// Whether it is a replay (R6).
+    pub(super) fn is_replay(&self) -> bool {
+        self.replays > 0
     }
 
     /// The event before it with its order key has ended: it may go from now on.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::request::Verdict;
 use crate::event::{Group, Lane, Seq, Wall};
 
 /// A pending event as the engine needs it: where it waits and what was tried, no headers and no body.
@@ -15,10 +16,10 @@ pub struct Queued {
     pub owner: Option<Lane>,
     /// Events of one group that share this go one after another (R7).
     pub order: Option<Group>,
-    /// When it was received.
+    /// When it was received; of a replay, when it was made pending again. Its age is counted from here.
     pub received: Wall,
-    /// Whether it is a replay.
-    pub replay: bool,
+    /// How often it was made pending again; it is a replay where that is not 0.
+    pub replays: u32,
     /// Attempts begun so far.
     pub attempts: u32,
     /// Of them, those that ended with an answer that refuses the event (4xx other than 408, 425, 429).
@@ -84,15 +85,30 @@ pub enum Removal {
     Divert,
     /// Thrown away.
     Discard,
+    /// Its replay is taken back.
+    Withdraw(Was),
+}
+
+/// How a replayed event had ended before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Was {
+    /// The upstream had it.
+    Delivered,
+    /// It was in the dead letters.
+    Dead,
+    /// A person had thrown it away.
+    Discarded,
 }
 
 impl Removal {
-    /// What its dead letter says; `None` where there is none.
-    pub(super) fn reason(self) -> Option<&'static str> {
+    /// What is written of the event.
+    pub(super) fn verdict(self) -> Verdict {
         match self {
-            Self::Skip => Some("skipped by an operator"),
-            Self::Divert => Some("diverted by an operator"),
-            Self::Discard => None,
+            Self::Skip => Verdict::Dead("skipped by an operator".into()),
+            Self::Divert => Verdict::Dead("diverted by an operator".into()),
+            Self::Discard | Self::Withdraw(Was::Discarded) => Verdict::Discarded,
+            Self::Withdraw(Was::Dead) => Verdict::Dead("its replay was cancelled before an attempt".into()),
+            Self::Withdraw(Was::Delivered) => Verdict::Delivered,
         }
     }
 }

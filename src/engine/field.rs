@@ -3,8 +3,9 @@
 //! Some conditions concern everybody at once: slow groups hold half of the slots, the slots are half busy, retries hold theirs,
 //! the upstream's breaker is not closed. When such a gate closes or opens, no group may have to be looked at. So a ready group stands in
 //! the heap of the gates that it needs open, and a pick compares the first of those heaps whose gates are: at most
-//! sixty-four, however many groups there are.
+//! a hundred and twenty-eight, however many groups there are.
 
+use super::inside::Kind;
 use super::tags::{Heap, Places, Turn};
 
 /// The gates that a group needs open, as bits.
@@ -16,7 +17,7 @@ impl Class {
     pub(super) const SLOW: Self = Self(1);
     /// Less than half of the slots busy (R4b, ramp).
     pub(super) const RAMP: Self = Self(2);
-    /// A slot for retries (R6).
+    /// A slot for retries (R6); with [`REPLAY`](Self::REPLAY), one of the two.
     pub(super) const RETRY: Self = Self(4);
     /// A closed breaker, or the turn of a probe (R8).
     pub(super) const SUSPECT: Self = Self(8);
@@ -24,15 +25,32 @@ impl Class {
     pub(super) const SIDE: Self = Self(16);
     /// Not known to be quick in an outbreak (R4b).
     pub(super) const UNKNOWN: Self = Self(32);
-    const COUNT: u8 = 64;
+    /// A slot for replays (R6).
+    pub(super) const REPLAY: Self = Self(64);
+    const COUNT: u8 = 128;
 
     pub(super) fn with(self, bit: Self, on: bool) -> Self {
         if on { Self(self.0 | bit.0) } else { self }
     }
 
+    /// Of a group that has only this to do.
+    pub(super) fn again(kind: Kind) -> Self {
+        Self::default()
+            .with(Self::RETRY, matches!(kind, Kind::Retry | Kind::Either))
+            .with(Self::REPLAY, matches!(kind, Kind::Replay | Kind::Either))
+    }
+
     /// Whether it needs a gate that may be closed while the upstream is well.
     pub(super) fn is_gated(self) -> bool {
-        self.has(Self::SLOW) || self.has(Self::RAMP) || self.has(Self::RETRY)
+        self.has(Self::SLOW) || self.has(Self::RAMP) || self.has(Self::RETRY) || self.has(Self::REPLAY)
+    }
+
+    /// Whether what it has to do finds a slot, where there is one for retries, or for replays.
+    pub(super) fn has_slot(self, retry: bool, replay: bool) -> bool {
+        match (self.has(Self::RETRY), self.has(Self::REPLAY)) {
+            (false, false) => true,
+            (for_retry, for_replay) => (for_retry && retry) || (for_replay && replay),
+        }
     }
 
     pub(super) fn has(self, bit: Self) -> bool {
@@ -46,7 +64,7 @@ pub(super) struct Field {
     heaps: Vec<Heap<Turn>>,
     places: Places,
     /// Which heaps have somebody in them.
-    occupied: u64,
+    occupied: u128,
     peeks: u64,
 }
 

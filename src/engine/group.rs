@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::breaker::OfGroup;
 use super::counts::Counts;
 use super::field::Class;
-use super::inside::Inside;
+use super::inside::{Inside, Kind};
 use super::lazy::Lazy;
 use super::ledger::Ledger;
 use super::live::Calls;
@@ -194,7 +194,7 @@ impl GroupState {
         if self.inside.is_empty() && !live {
             return (Standing::Idle, None);
         }
-        self.gates(settings, upstream, !live && self.inside.first_open().is_none(), now)
+        self.gates(settings, upstream, if live { Kind::Open } else { self.inside.kind() }, now)
     }
 
     /// Where it stands with something to do.
@@ -202,7 +202,7 @@ impl GroupState {
         &self,
         settings: &Settings,
         upstream: &Upstream,
-        only_retries: bool,
+        kind: Kind,
         now: Mono,
     ) -> (Standing, Option<Mono>) {
         if self.is_paused() {
@@ -217,16 +217,19 @@ impl GroupState {
         if self.in_flight() >= self.cap(settings) {
             return (Standing::Capped, None);
         }
-        if only_retries && self.retry_in_flight >= settings.group_retry_slots() {
-            return (Standing::RetrySlots, None);
-        }
+        let full = self.retry_in_flight >= settings.group_retry_slots();
+        let kind = match kind {
+            Kind::Retry if full => return (Standing::RetrySlots, None),
+            Kind::Either if full => Kind::Replay,
+            other => other,
+        };
         if let Some(at) = self.policy.rate.and_then(|rate| self.rate.as_ref()?.ready(rate, now).err()) {
             return (Standing::Limited, Some(at));
         }
         if self.own.is_some() {
-            return (own::standing(self, settings, upstream, only_retries, now), None);
+            return (own::standing(self, settings, upstream, kind, now), None);
         }
-        (Standing::Ready(self.class(settings, upstream, only_retries, now)), None)
+        (Standing::Ready(self.class(settings, upstream, kind, now)), None)
     }
 
     /// One attempt of an unsuspected group may always go; a second one only when the breaker is closed.
@@ -234,15 +237,14 @@ impl GroupState {
         self.in_flight() > 0 || upstream.breaker.suspects(&settings.breakers.upstream, self.failed, now)
     }
 
-    fn class(&self, settings: &Settings, upstream: &Upstream, only_retries: bool, now: Mono) -> Class {
+    fn class(&self, settings: &Settings, upstream: &Upstream, kind: Kind, now: Mono) -> Class {
         let suspect = self.is_suspect(settings, upstream, now);
         let unknown = !upstream.outbreak.is_quick(self.quick);
         // The count of the last second is only needed by those that hold more than two.
         let ramp = self.in_flight() >= 2 && self.in_flight() >= 2 + self.ended.count(now);
-        Class::default()
+        Class::again(kind)
             .with(Class::SLOW, self.slow)
             .with(Class::RAMP, ramp)
-            .with(Class::RETRY, only_retries)
             .with(Class::SUSPECT, suspect)
             .with(Class::SIDE, suspect && self.side)
             .with(Class::UNKNOWN, unknown)

@@ -116,7 +116,8 @@ impl Engine {
 
     /// I3, I5: leases against counts and keys.
     fn leases_sound(&self) -> Result<(), String> {
-        let (mut keys, mut slow, mut quick, mut retry, mut events) = (std::collections::BTreeSet::new(), 0, 0, 0, 0);
+        let mut keys = std::collections::BTreeSet::new();
+        let (mut slow, mut quick, mut retry, mut replay, mut events) = (0, 0, 0, 0, 0);
         let outbreak = &self.upstream.outbreak;
         for (ticket, lease) in self.leases.iter() {
             if let Some((lid, ev)) = lease.work.event() {
@@ -132,9 +133,11 @@ impl Engine {
             slow += u32::from(group.is_some_and(GroupState::shares_slow));
             quick += u32::from(group.is_some_and(|group| outbreak.is_quick(group.quick)));
             retry += u32::from(lease.retry);
+            replay += u32::from(lease.replay);
         }
-        let counted = (self.leases.slow, outbreak.quick, self.leases.retry, self.counts.in_flight);
-        let found = (slow, quick, retry, events);
+        let (leases, counts) = (&self.leases, &self.counts);
+        let counted = (leases.slow, outbreak.quick, leases.retry, leases.replay, counts.in_flight);
+        let found = (slow, quick, retry, replay, events);
         ensure(counted == found, || format!("I5: counted {counted:?}, found {found:?}"))
     }
 

@@ -3,13 +3,14 @@
 //! The fresh events in memory are a contiguous prefix of those in the store: everything up to `cursor` has been looked at, nothing
 //! behind it has. An event behind the prefix only sets `more`. Events behind an order key are passed by and found again ([`Keys`]). Replays
 //! without an order key are a scan of their own (`replay_seen`, `replay_from`), so that they need not wait behind all fresh ones, nor these
-//! behind a large replay.
+//! behind a large replay. Those with an order key come with the scan of the fresh ones, for the key's sake, and wait with the replays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::counts::Counts;
 use super::ev::Ev;
+use super::inside::Kind;
 use super::lazy::{Empty, Lazy};
 use super::order::Keys;
 use super::price::Ewma;
@@ -24,6 +25,9 @@ pub(super) const KEYS_MAX: usize = 10_000;
 
 /// Every so-manieth lease of a lane goes to a due retry, if there is one (R6).
 const RETRY_EVERY: u32 = 4;
+
+/// And every so-manieth to a replay.
+const REPLAY_EVERY: u32 = 10;
 
 /// What is being read for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +44,6 @@ pub(super) enum Load {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) window: usize,
-    pub(super) replay_every: u32,
 }
 
 /// A lane.
@@ -156,18 +159,34 @@ impl LaneState {
         }
     }
 
-    /// Something other than a retry may go, though it may have to be read first.
-    pub(super) fn has_open(&self) -> bool {
+    /// What it has to do; `None` when nothing may go.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        match (self.has_open(), self.has_due(), self.has_replay()) {
+            (true, ..) => Some(Kind::Open),
+            (false, true, true) => Some(Kind::Either),
+            (false, true, false) => Some(Kind::Retry),
+            (false, false, true) => Some(Kind::Replay),
+            (false, false, false) => None,
+        }
+    }
+
+    /// Something other than retries and replays may go, though it may have to be read first.
+    fn has_open(&self) -> bool {
         self.has_fresh() || (self.more && !self.blocked && self.loading.is_none())
     }
 
-    /// Something other than a retry is in memory and may go.
+    /// Something other than retries and replays is in memory and may go.
     fn has_fresh(&self) -> bool {
-        !(self.rare.heads.is_empty() && self.fresh.is_empty() && self.rare.replays.is_empty())
+        !(self.rare.heads.is_empty() && self.fresh.is_empty())
+    }
+
+    /// A replay may go.
+    fn has_replay(&self) -> bool {
+        !self.rare.replays.is_empty()
     }
 
     /// A retry may go.
-    pub(super) fn has_due(&self) -> bool {
+    fn has_due(&self) -> bool {
         !(self.rare.due.is_empty() && self.rare.due_keyed.is_empty())
     }
 
@@ -219,7 +238,7 @@ impl LaneState {
         if !self.has_stored() {
             self.stored_from = ev.received;
         }
-        let alone = ev.replay && ev.order.is_none() && !self.unread;
+        let alone = ev.is_replay() && ev.order.is_none() && !self.unread;
         if self.loading.is_some() {
             self.appended_while_loading = true;
             if alone {
@@ -267,17 +286,20 @@ impl LaneState {
                     self.blocked = true;
                     return false;
                 }
-                if !known && !room {
+                // A replay does not stop the scan: what is behind it may go before it. Its key is one of a bounded number.
+                if !known && !room && !ev.is_replay() {
                     return false;
                 }
                 let scanned = std::mem::replace(&mut self.cursor, ev.seq);
                 let key = key.clone();
                 let behind_room = self.rare.keys.behind() < limits.window;
-                if let Some(ev) = self.rare.keys.arrive(&key, ev, scanned, behind_room) {
-                    self.fresh.push_back(ev);
+                match self.rare.keys.arrive(&key, ev, scanned, behind_room) {
+                    Some(ev) if ev.is_replay() => self.rare.replays.push_back(ev),
+                    Some(ev) => self.fresh.push_back(ev),
+                    None => {}
                 }
             }
-            None if ev.replay => {
+            None if ev.is_replay() => {
                 self.cursor = ev.seq;
                 self.take_replay(ev, limits);
             }
@@ -349,7 +371,7 @@ impl LaneState {
             Load::Keys(from) => {
                 let events = events.into_iter().filter(|ev| !self.passes_by(ev.seq)).collect();
                 for head in self.rare.keys.found(from, events, seen, self.cursor) {
-                    self.rare.heads.insert(head.seq, head.freed(now));
+                    self.take_head(head.freed(now));
                 }
             }
             Load::Replays(from) => self.replays_found(from, events, more, limits),
@@ -370,7 +392,7 @@ impl LaneState {
     fn replays_found(&mut self, from: Seq, events: Vec<Ev>, more: bool, limits: Limits) {
         self.rare.replay_from = events.last().filter(|_| more).map(|last| Seq(last.seq.0 + 1));
         for ev in events {
-            let ours = ev.replay && ev.order.is_none() && ev.seq >= from && ev.seq > self.rare.replay_seen;
+            let ours = ev.is_replay() && ev.order.is_none() && ev.seq >= from && ev.seq > self.rare.replay_seen;
             if !ours || self.passes_by(ev.seq) {
                 continue;
             }
@@ -383,6 +405,15 @@ impl LaneState {
         }
     }
 
+    /// An event whose order key is free may go.
+    fn take_head(&mut self, head: Ev) {
+        if head.is_replay() {
+            self.rare.replays.push_back(head);
+        } else {
+            self.rare.heads.insert(head.seq, head);
+        }
+    }
+
     /// The scan may go on: all retrying events were read, or a key is free.
     pub(super) fn unblock(&mut self) {
         self.blocked = false;
@@ -390,29 +421,32 @@ impl LaneState {
 
     /// The event whose turn it is (R6): held heads, fresh, retries, replays, but a retry at every 4th lease and a replay at
     /// every 10th.
-    pub(super) fn next(&mut self, retry_ok: bool, limits: Limits) -> Option<Ev> {
+    pub(super) fn next(&mut self, retry_ok: bool, replay_ok: bool) -> Option<Ev> {
         if !self.rare.is_made() {
             return self.fresh.pop_front();
         }
         let retry_ok = retry_ok && self.has_due();
         let retry_turn = retry_ok && (self.rare.since_retry + 1 >= RETRY_EVERY || !self.rare.due_keyed.is_empty());
-        let replay_turn = self.rare.since_replay + 1 >= limits.replay_every;
+        let replay_ok = replay_ok && self.has_replay();
+        let replay_turn = replay_ok && self.rare.since_replay + 1 >= REPLAY_EVERY;
         let ev = if retry_turn {
             self.pop_due()
-        } else if let Some(ev) = replay_turn.then(|| self.rare.replays.pop_front()).flatten() {
-            Some(ev)
+        } else if replay_turn {
+            self.rare.replays.pop_front()
         } else if let Some((_, ev)) = self.rare.heads.pop_first() {
             Some(ev)
         } else if let Some(ev) = self.fresh.pop_front() {
             Some(ev)
         } else if retry_ok {
             self.pop_due()
-        } else {
+        } else if replay_ok {
             self.rare.replays.pop_front()
+        } else {
+            None
         }?;
         self.rare.since_retry =
             if ev.retrying || !self.has_due() { 0 } else { self.rare.since_retry.saturating_add(1) };
-        let replayed = ev.replay && !ev.retrying;
+        let replayed = ev.is_replay() && !ev.retrying;
         self.rare.since_replay =
             if replayed || self.rare.replays.is_empty() { 0 } else { self.rare.since_replay.saturating_add(1) };
         Some(ev)
@@ -431,13 +465,17 @@ impl LaneState {
     /// An event that was not sent goes back to its place, before what came after it.
     pub(super) fn put_back(&mut self, ev: Ev) {
         self.rare.ahead.insert(ev.seq);
-        self.rare.heads.insert(ev.seq, ev);
+        if ev.is_replay() {
+            self.rare.replays.push_front(ev);
+        } else {
+            self.rare.heads.insert(ev.seq, ev);
+        }
     }
 
     /// The head of an order key has ended, durably.
     pub(super) fn free_key(&mut self, key: &Group, now: Mono) {
         if let Some(next) = self.rare.keys.free(key, self.cursor) {
-            self.rare.heads.insert(next.seq, next.freed(now));
+            self.take_head(next.freed(now));
         }
         if !self.unread_retries && !self.is_held() {
             self.blocked = false;
@@ -486,6 +524,7 @@ impl LaneState {
             && !self.more
             && self.rare.replay_from.is_none()
             && !self.has_fresh()
+            && !self.has_replay()
             && self.rare.keys.is_empty()
             && self.rare.gone.is_empty()
     }

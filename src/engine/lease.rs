@@ -70,6 +70,8 @@ pub(super) struct Lease {
     /// When its attempt was asked for; until then its beginning is not durable.
     pub(super) sent: Option<Mono>,
     pub(super) retry: bool,
+    /// The first attempt of a replay, or one that follows none that happened.
+    pub(super) replay: bool,
     /// It was let through to see whether the upstream is back.
     pub(super) probe: bool,
     pub(super) wait: Duration,
@@ -98,6 +100,7 @@ impl Lease {
             at: now,
             sent: None,
             retry: work.event().is_some_and(|(_, ev)| ev.retrying),
+            replay: work.event().is_some_and(|(_, ev)| ev.is_replay() && !ev.retrying),
             probe: false,
             wait: ev::since_line(work.since(), now),
             split: WaitSplit::default(),
@@ -143,6 +146,8 @@ pub(super) struct Leases {
     pub(super) retry: u32,
     /// Held by groups that have slots of their own.
     pub(super) own: u32,
+    /// Held by replays.
+    pub(super) replay: u32,
 }
 
 impl Leases {
@@ -219,10 +224,11 @@ impl Engine {
             seq: ev.seq,
             lane: crate::event::Lane { group: group.name.clone(), inner: lane.inner.clone() },
             attempt: ev.attempts,
+            replays: ev.replays,
             will_retry: retry::will_retry(&self.settings.retry, ev, now),
             wait: lease.wait,
             split: std::mem::take(&mut lease.split),
-            quiet: ev.quiet && !lease.retry,
+            quiet: ev.quiet && !lease.retry && !lease.replay,
             deadline: now.plus(self.settings.timeout),
         }));
         self.leases.set_timer(ticket, &self.settings, slow_after);
@@ -344,6 +350,7 @@ impl Engine {
         self.charge(&mut lease, cost);
         self.leave_flight(&lease);
         self.leases.retry -= u32::from(lease.retry);
+        self.leases.replay -= u32::from(lease.replay);
         if let Some(group) = self.groups.get_mut(gid) {
             self.leases.slow -= u32::from(group.shares_slow());
             self.leases.own -= u32::from(group.own.is_some());
@@ -458,7 +465,7 @@ impl Engine {
         self.retries.settle(seq);
         let (verdict, after) = match (next, removal) {
             (Next::Delivered, _) => (Verdict::Delivered, After::ended(lid, ev)),
-            (_, Some(removal)) => (removal_verdict(removal), After::ended(lid, ev)),
+            (_, Some(removal)) => (removal.verdict(), After::ended(lid, ev)),
             (Next::Dead(reason), None) => (Verdict::Dead(reason), After::ended(lid, ev)),
             (Next::Back, None) => {
                 ev.attempts = ev.attempts.saturating_sub(1);
@@ -500,11 +507,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// What a person's wish is in the store.
-pub(super) fn removal_verdict(removal: Removal) -> Verdict {
-    removal.reason().map_or(Verdict::Discarded, |reason| Verdict::Dead(reason.into()))
 }
 
 /// A due time of the store on the monotonic clock: never further away than the longest delay, whatever a clock was set to.

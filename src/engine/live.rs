@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::field::Class;
 use super::group::{GroupState, Standing};
+use super::inside::Kind;
 use super::lazy::Empty;
 use super::lease::{Lease, Work};
 use super::request::{LiveDispatch, Request, Ticket};
@@ -237,7 +238,7 @@ impl Engine {
         if self.upstream.paused {
             return Some(Unserved::Paused);
         }
-        match group.gates(&self.settings, &self.upstream, false, now) {
+        match group.gates(&self.settings, &self.upstream, Kind::Open, now) {
             (Standing::Paused, _) => return Some(Unserved::Paused),
             // Half-open: the one attempt that is under way may close it at any moment.
             (Standing::Broken, None) => return None,

@@ -26,7 +26,7 @@
 //! # The rules, and where they live
 //!
 //! R1 tags and turns: `tags`, `field`, `schedule` · R2 prices: `price`, `lease` · R3 head start: `schedule`, `dormant` · R4 caps and leases:
-//! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane` · R7 order:
+//! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane`, `inside` · R7 order:
 //! `order` · R8 breakers: `breaker` · R10 bounds: `overflow` · R11 two levels: `schedule` · R12 dedicated slots: `dedication`,
 //! `dedicated`, `own` · what follows an attempt: `retry` · senders that wait for an answer: `live` · why an event waited: `wait` · caps
 //! of backlogs: `admit` · I1–I9: `invariant`. An order key belongs to its
@@ -52,6 +52,7 @@ mod ev;
 mod fact;
 mod field;
 mod group;
+mod hung;
 mod inside;
 mod invariant;
 mod lane;
@@ -86,7 +87,8 @@ use std::time::Duration;
 
 pub use admit::{Admitted, Excess, Over};
 pub use dedication::{DedicatedInfo, DedicatedView, Dedication};
-pub use fact::{Ending, Queued, Removal, RetryAfter, Scope};
+pub use fact::{Ending, Queued, Removal, RetryAfter, Scope, Was};
+pub use hung::HungAttempts;
 pub use live::{LiveId, Unserved};
 pub use notice::Notice;
 pub use overflow::{OVERFLOW_LANES, Wanted};
@@ -399,7 +401,7 @@ impl Engine {
 
     fn limits(&self) -> Limits {
         let window = (EVENTS_MAX / self.lanes.len().max(1)).max(WINDOW_MIN).min(self.settings.window.max(WINDOW_MIN));
-        Limits { window, replay_every: self.settings.replay_every() }
+        Limits { window }
     }
 
     /// Moves `n` events of a lane from one stage to another, in all three books.
@@ -482,7 +484,7 @@ impl Engine {
             stats.minute.arrived(now);
         }
         self.minute.arrived(now);
-        group.ledger.accepted += u64::from(!ev.replay);
+        group.ledger.accepted += u64::from(!ev.is_replay());
         let price = price::price(&self.settings, lane.estimate.micros().unwrap_or(guess));
         let ahead = Tag::of(price.saturating_mul(group.counts.queued), group.weight);
         let start = group.tag.max(self.v.minus(schedule::burst(&self.settings, group.weight)));

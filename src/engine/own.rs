@@ -12,6 +12,7 @@
 use super::Engine;
 use super::field::Class;
 use super::group::{GroupState, Standing};
+use super::inside::Kind;
 use super::rate::Gcra;
 use super::{Rate, Settings, Upstream};
 use crate::event::{Group, Mono};
@@ -180,10 +181,10 @@ pub(super) fn standing(
     group: &GroupState,
     settings: &Settings,
     upstream: &Upstream,
-    only_retries: bool,
+    kind: Kind,
     now: Mono,
 ) -> Standing {
     let suspect = group.is_suspect(settings, upstream, now);
-    let class = Class::default().with(Class::RETRY, only_retries).with(Class::SUSPECT, suspect);
+    let class = Class::again(kind).with(Class::SUSPECT, suspect);
     Standing::Own(class.with(Class::SIDE, suspect && group.side))
 }

@@ -70,6 +70,8 @@ pub struct Dispatch {
     pub lane: Lane,
     /// The how-manieth attempt of the event, from 1.
     pub attempt: u32,
+    /// How often the event was made pending again.
+    pub replays: u32,
     /// Whether any failure that is not final would be followed by another attempt.
     pub will_retry: bool,
     /// From the durable commit (for a retry: from its due time) to the lease.
@@ -159,7 +161,7 @@ pub enum State {
     Held,
     /// Slow groups hold all the slots they may.
     Slow,
-    /// It has only retries, and they hold all the slots they may.
+    /// It has only retries or replays, and they hold all the slots they may.
     RetrySlots,
     /// It runs on slots of its own (R12).
     Dedicated,
@@ -270,6 +272,8 @@ pub struct Slots {
     pub slow: u32,
     /// Of them, retries.
     pub retry: u32,
+    /// Of them, replays.
+    pub replay: u32,
     /// Those that could be taken now by any group: fewer than the rest during slow start.
     pub free: u32,
     /// Those taken out of the total for groups that have slots of their own, used or not.

@@ -34,12 +34,8 @@ impl Engine {
     pub(super) fn stand_lane(&mut self, lid: u32) {
         let Some(lane) = self.lanes.get_mut(lid) else { return };
         let Some(group) = self.groups.get_mut(lane.group) else { return };
-        let (open, due) = (lane.has_open(), lane.has_due());
         let places = &mut self.inner_places;
-        if !open && !due {
-            group.inside.remove(places, lid, lane.inner.is_none());
-            lane.turn = None;
-        } else {
+        if let Some(kind) = lane.kind() {
             if lane.turn.is_none() {
                 // R3, inside: raised when it becomes ready, by nothing else and never lowered.
                 lane.tag = lane.tag.max(group.v.minus(burst(&self.settings, Weight::ONE)));
@@ -48,7 +44,10 @@ impl Engine {
             let since = lane.turn.map_or(self.step, |turn| turn.since);
             let turn = Turn { tag: lane.tag, since };
             lane.turn = Some(turn);
-            group.inside.set(places, turn, lid, open, lane.inner.is_none());
+            group.inside.set(places, turn, lid, kind, lane.inner.is_none());
+        } else {
+            group.inside.remove(places, lid, lane.inner.is_none());
+            lane.turn = None;
         }
         if group.inside.is_empty() {
             group.v = group.v.max(group.top);
@@ -161,7 +160,7 @@ impl Engine {
         let (shared, busy) = (self.shared_slots(), self.shared_busy());
         let slow = self.leases.slow < self.settings.slow_slots(shared);
         let ramp = busy.saturating_mul(2) < shared;
-        let retry = self.leases.retry < self.settings.retry_slots();
+        let (retry, replay) = self.free_for_again();
         let unknown = self.takes_unknown();
         let breaker = &self.upstream.breaker;
         let (closed, probe) = (breaker.is_closed(), breaker.may_probe());
@@ -173,7 +172,7 @@ impl Engine {
             let trusted = closed || !class.has(Class::SUSPECT) || (probe && class.has(Class::SIDE) != side);
             passes(Class::SLOW, slow)
                 && passes(Class::RAMP, ramp)
-                && passes(Class::RETRY, retry)
+                && class.has_slot(retry, replay)
                 && passes(Class::UNKNOWN, unknown)
                 && trusted
         };
@@ -204,20 +203,26 @@ impl Engine {
         self.field.first(open).map(|(class, gid)| (Standing::Ready(class), gid))
     }
 
+    /// Whether a slot for retries is free, and one for replays (R6).
+    pub(super) fn free_for_again(&self) -> (bool, bool) {
+        let retry = self.leases.retry < self.settings.retry_slots();
+        (retry, self.leases.replay < self.settings.replay_slots())
+    }
+
     /// The group's turn: a live request, or the lane whose turn it is inside, the event whose turn it is in the lane, and its lease.
     fn take_turn(&mut self, gid: u32, class: Class, now: Now) -> bool {
         if self.live_turn(gid, class, now) {
             return true;
         }
-        let retry_slot = self.leases.retry < self.settings.retry_slots();
-        let limits = self.limits();
+        let (retry_slot, replay_ok) = self.free_for_again();
         let Some(group) = self.groups.get_mut(gid) else { return false };
         let retry_ok = retry_slot && group.retry_in_flight < self.settings.group_retry_slots();
         let open = group.inside.first_open();
         let due = group.inside.first_retry().filter(|_| retry_ok);
-        let Some((turn, lid)) = [open, due].into_iter().flatten().min() else { return false };
+        let replay = group.inside.first_replay().filter(|_| replay_ok);
+        let Some((turn, lid)) = [open, due, replay].into_iter().flatten().min() else { return false };
         let Some(lane) = self.lanes.get_mut(lid) else { return false };
-        let Some(ev) = lane.next(retry_ok, limits) else {
+        let Some(ev) = lane.next(retry_ok, replay_ok) else {
             if self.loads >= LOADS_MAX {
                 return false;
             }
@@ -257,6 +262,7 @@ impl Engine {
         }
         self.leases.retry += u32::from(lease.retry);
         let leases = self.totals.leases;
+        self.leases.replay += u32::from(lease.replay);
         let cap_ok = self.groups.get_mut(gid).is_none_or(|group| {
             if let Some(own) = &mut group.own {
                 own.took(&self.settings, leases, now.mono);
@@ -265,7 +271,9 @@ impl Engine {
                 group.rate.get_or_insert_default().take(rate, now.mono);
             }
             group.retry_in_flight += u32::from(lease.retry);
-            if let Some(stats) = &mut group.ledger.stats {
+            if let Some(stats) = &mut group.ledger.stats
+                && !lease.replay
+            {
                 stats.waits.add(lease.wait);
                 stats.waited(&lease.split, now.mono);
             }

@@ -28,7 +28,7 @@ pub struct Settings {
     /// How long an event may hold its order key, counting only time in which the upstream answered other groups; for those of whose
     /// source nothing else is told ([`Engine::may_hold`](super::Engine::may_hold)).
     pub order_max_hold: Duration,
-    /// The part of a lane's leases that its replays get at least, 0 to 1.
+    /// The part of the slots that replays may hold together, 0 to 1; never less than one slot.
     pub replay_share: f64,
     /// Events of one lane kept in memory; the rest waits in the store.
     pub window: usize,
@@ -116,10 +116,10 @@ impl Settings {
         (self.slots / 8).max(1)
     }
 
-    /// Every how-manieth lease of a lane goes to a waiting replay.
-    pub(super) fn replay_every(&self) -> u32 {
-        // A share of 0 still moves: nobody is starved (R6).
-        (1.0 / self.replay_share.clamp(0.001, 1.0)).round() as u32
+    /// Slots that replays may hold together. Retries of replays are retries.
+    #[must_use]
+    pub fn replay_slots(&self) -> u32 {
+        part(self.slots, self.replay_share)
     }
 }
 

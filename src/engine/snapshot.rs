@@ -60,6 +60,7 @@ impl Engine {
             busy,
             slow: self.leases.slow,
             retry: self.leases.retry,
+            replay: self.leases.replay,
             free: limit.saturating_sub(busy).min(shared),
             dedicated: self.dedicated_slots(),
         }
@@ -298,7 +299,7 @@ impl Engine {
 
     fn state(&self, group: &GroupState) -> State {
         let slow_full = self.leases.slow >= self.settings.slow_slots(self.shared_slots());
-        let retry_full = self.leases.retry >= self.settings.retry_slots();
+        let (retry, replay) = self.free_for_again();
         let closed = self.upstream.breaker.is_closed();
         match group.standing {
             Standing::Idle if group.is_paused() => State::Paused,
@@ -311,7 +312,7 @@ impl Engine {
             Standing::Ready(class) | Standing::Own(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
             Standing::Ready(class) if class.has(Class::SLOW) && slow_full => State::Slow,
             Standing::Ready(class) if class.has(Class::UNKNOWN) && !self.takes_unknown() => State::Slow,
-            Standing::Ready(class) | Standing::Own(class) if class.has(Class::RETRY) && retry_full => State::RetrySlots,
+            Standing::Ready(class) | Standing::Own(class) if !class.has_slot(retry, replay) => State::RetrySlots,
             Standing::Ready(_) => State::Ready,
             Standing::Own(_) => State::Dedicated,
             Standing::Capped if group.own.is_some() => State::Dedicated,
@@ -358,7 +359,10 @@ impl Engine {
                 "many groups turned slow at once, and it has not shown to be quick since".into()
             }
             State::Slow => "slow groups hold all the slots they may".into(),
-            State::RetrySlots => "retries hold all the slots they may".into(),
+            State::RetrySlots => match group.standing {
+                Standing::Ready(class) if class.has(Class::REPLAY) => "replays hold all the slots they may".into(),
+                _ => "retries hold all the slots they may".into(),
+            },
         }
     }
 }

@@ -226,6 +226,7 @@ impl Condition {
             Some(reason @ (WaitReason::UpstreamPaused | WaitReason::RetryAfter)) => reason,
             // Its gate would keep it when there were slots, too.
             _ if closed(Class::SLOW) || closed(Class::RAMP) => WaitReason::Slow,
+            _ if closed(Class::REPLAY) => WaitReason::ReplaySlots,
             _ if closed(Class::RETRY) => WaitReason::RetrySlots,
             Some(reason) => reason,
             // With slots to be had, a ready group that does not go is a suspect.
@@ -282,6 +283,7 @@ impl Engine {
             .with(Class::SLOW, self.leases.slow >= self.settings.slow_slots(shared))
             .with(Class::RAMP, busy.saturating_mul(2) >= shared)
             .with(Class::RETRY, self.leases.retry >= self.settings.retry_slots())
+            .with(Class::REPLAY, self.leases.replay >= self.settings.replay_slots())
             .with(Class::SUSPECT, !self.upstream.breaker.is_closed())
             .with(Class::UNKNOWN, !self.takes_unknown());
         self.conditions.gates.note(since, Condition { all, closed });
@@ -303,7 +305,7 @@ impl Engine {
             let next = group.stops.leased.clamp(from, now);
             group.stops.pieces(from, next, |piece| match piece.cause.holds_all() {
                 Some(reason) => split.add(reason, piece.to.since(piece.from)),
-                None => conditions.behind_its_own(&piece, lease.retry, &mut split),
+                None => conditions.behind_its_own(&piece, gate_of(lease.retry, lease.replay), &mut split),
             });
             group.stops.pieces(next, now, |piece| conditions.as_the_next(&piece, &mut split));
         }
@@ -324,14 +326,23 @@ fn before_its_turn(lease: &Lease, began: Mono, now: Mono, split: &mut WaitSplit)
     from
 }
 
+/// The gate of a retry or a replay, and what it waits for there.
+fn gate_of(retry: bool, replay: bool) -> Option<(Class, WaitReason)> {
+    match (retry, replay) {
+        (true, _) => Some((Class::RETRY, WaitReason::RetrySlots)),
+        (false, true) => Some((Class::REPLAY, WaitReason::ReplaySlots)),
+        (false, false) => None,
+    }
+}
+
 impl Conditions {
     /// While others of its group went first.
-    fn behind_its_own(&self, piece: &Stop, retry: bool, split: &mut WaitSplit) {
-        if retry {
+    fn behind_its_own(&self, piece: &Stop, again: Option<(Class, WaitReason)>, split: &mut WaitSplit) {
+        if let Some((gate, reason)) = again {
             // Fresh events of its lane go before it anyway (R6), but it could not have gone without them either.
             self.gates.over(piece.from, piece.to, |condition, span| {
-                let held = condition.is_some_and(|condition| condition.closed.has(Class::RETRY));
-                split.add(if held { WaitReason::RetrySlots } else { WaitReason::OwnLane }, span);
+                let held = condition.is_some_and(|condition| condition.closed.has(gate));
+                split.add(if held { reason } else { WaitReason::OwnLane }, span);
             });
             return;
         }

@@ -83,7 +83,7 @@ impl Reader<'_> {
         let (seq, event) = match record {
             Record::Accepted { seq, event } => (seq, event),
             Record::Copied { seq, replaces: None, event, state, .. }
-                if !state.replay && state.status != Status::Suppressed =>
+                if state.replays == 0 && state.status != Status::Suppressed =>
             {
                 (seq, event)
             }

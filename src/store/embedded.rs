@@ -15,6 +15,7 @@ mod checkpoint;
 mod checkpointer;
 mod core;
 mod directory;
+mod list;
 mod marks;
 mod read;
 mod recover;
@@ -284,7 +285,7 @@ impl LaneStore for Embedded {
     }
 
     fn list(&self, query: Query) -> BoxFuture<'_, Result<Page, Error>> {
-        self.look(move |core| read::list(core, &query))
+        self.look(move |core| list::list(core, &query))
     }
 
     fn admits(&self, group: &Group) -> Result<(), Refusal> {

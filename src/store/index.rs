@@ -13,6 +13,7 @@
 //! | `d` | due time, seq | | pending: retrying |
 //! | `o` | seq | | pending: open |
 //! | `l` | lane's name | its counts | pending |
+//! | `z` | number of a block of seqs | when the first and the last event in it were received | both |
 //! | `m` | | number of the checkpoint that was brought in last | pending |
 //!
 //! And one for each span of time in which windows of fingerprints end (`repeats.rs`): the keys are the hashes, the values what is known by them.
@@ -21,6 +22,8 @@
 
 mod apply;
 mod keys;
+mod walk;
+mod zones;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,14 +38,15 @@ use super::repeats::{Hash, Known, Span};
 use super::row::Row;
 use super::state::Counts;
 use super::wire::{self, Reader};
-use crate::event::{EventId, Group, Lane, Seq, Wall};
+use crate::event::{EventId, Lane, Seq, Wall};
 
 pub(super) use apply::ApplyError;
 pub(super) use keys::{counts_from, put_counts};
 use keys::{
-    hash, hash_key, id_key, lane_hash, lane_key, last_seq, read_counts, read_lane_key, read_timed, seq_key,
-    timed_bytes, timed_key,
+    hash_key, id_key, lane_hash, lane_key, last_seq, read_counts, read_lane_key, read_timed, seq_key, timed_bytes,
+    timed_key,
 };
+pub(super) use walk::{Walk, Wanted};
 
 /// Small memtables shorten the stalls of their flushes (and are frozen in the keyspace at its creation).
 const MEMTABLE_BYTES: u64 = 8 << 20;
@@ -133,6 +137,7 @@ impl Index {
                 spans.insert(span, db.keyspace(&name, options)?);
             }
         }
+        zones::forget_before_first(&pending)?;
         Ok(Self {
             sizes,
             db,
@@ -312,76 +317,5 @@ impl Index {
             found.push(timed);
         }
         Ok(found)
-    }
-
-    /// An iterator over rows' seqs below `before`, newest first, in each keyspace that a list needs.
-    pub(super) fn newest_first(&self, wanted: &Wanted<'_>, before: Seq) -> Vec<Descending> {
-        let (low, high) = match (wanted.provider, wanted.group) {
-            (Some(id), _) => {
-                let hash = hash(id.as_bytes());
-                (hash_key(b'p', hash, 0).to_vec(), hash_key(b'p', hash, before.0).to_vec())
-            }
-            (None, Some(group)) => {
-                let hash = hash(group.as_str().as_bytes());
-                (hash_key(b'g', hash, 0).to_vec(), hash_key(b'g', hash, before.0).to_vec())
-            }
-            (None, None) => (seq_key(b'r', Seq(0)).to_vec(), seq_key(b'r', before).to_vec()),
-        };
-        let buckets = self.buckets.read();
-        let ended = buckets.iter().filter(|(bucket, _)| (wanted.bucket)(bucket)).map(|(_, keyspace)| keyspace);
-        let pending = wanted.pending.then_some(&self.pending);
-        pending
-            .into_iter()
-            .chain(ended)
-            .map(|keyspace| Descending {
-                iter: keyspace.range(low.clone()..high.clone()),
-                keyspace: keyspace.clone(),
-                next: None,
-            })
-            .collect()
-    }
-}
-
-/// Which entries a list looks at.
-pub(super) struct Wanted<'a> {
-    pub(super) provider: Option<&'a str>,
-    pub(super) group: Option<&'a Group>,
-    pub(super) pending: bool,
-    pub(super) bucket: &'a dyn Fn(&Bucket) -> bool,
-}
-
-/// Seqs of one keyspace, newest first.
-pub(super) struct Descending {
-    iter: fjall::Iter,
-    keyspace: Keyspace,
-    next: Option<Seq>,
-}
-
-impl Descending {
-    /// The next seq, without taking it.
-    pub(super) fn peek(&mut self) -> Result<Option<Seq>, Error> {
-        if self.next.is_none()
-            && let Some(guard) = self.iter.next_back()
-        {
-            let key = guard.key().map_err(|error| failed(&error))?;
-            self.next = Some(last_seq(&key).ok_or(wire::Damaged("a key")).map_err(damaged)?);
-        }
-        Ok(self.next)
-    }
-
-    /// Takes the next seq.
-    pub(super) fn skip(&mut self) {
-        self.next = None;
-    }
-
-    /// Takes the next seq with its row.
-    pub(super) fn take(&mut self) -> Result<Option<Row>, Error> {
-        match self.peek()? {
-            Some(seq) => {
-                self.next = None;
-                Index::get_row(&self.keyspace, seq)
-            }
-            None => Ok(None),
-        }
     }
 }

@@ -92,7 +92,7 @@ pub trait LaneStore: Send + Sync + 'static {
     /// Where an event stands, by its id, with its attempts; `None` when it is unknown or past retention.
     fn find(&self, id: EventId) -> BoxFuture<'_, Result<Option<Story>, Error>>;
 
-    /// Events, pending and ended, newest first.
+    /// Events, pending and ended, in the order of their seqs.
     fn list(&self, query: Query) -> BoxFuture<'_, Result<Page, Error>>;
 
     /// Whether an event of `group` may be stored now. Answers from memory, without waiting.
@@ -166,7 +166,7 @@ pub enum Verdict {
     /// Thrown away by a person.
     Discarded,
     /// An ended event becomes pending again under a new seq at the end of its lane, attempts and refusals counted anew, its id and
-    /// history kept, marked as a [replay](Pending::replay) unless it was suppressed, for then it goes to the upstream for the first time.
+    /// history kept, marked as a [replay](Pending::replays) unless it was suppressed, for then it goes to the upstream for the first time.
     /// The one verdict that is about an event that is *not* pending.
     Requeued,
 }
@@ -237,8 +237,10 @@ pub struct Pending {
     pub refused: u32,
     /// Bytes of its record, for limits.
     pub bytes: u32,
-    /// Whether it was ever [requeued](Verdict::Requeued), other than from suppressed.
-    pub replay: bool,
+    /// How often it was [requeued](Verdict::Requeued), other than from suppressed; it is a replay where that is not 0.
+    pub replays: u32,
+    /// When it was requeued last.
+    pub requeued: Option<Wall>,
 }
 
 /// A lane that has pending events.
@@ -252,7 +254,7 @@ pub struct LaneSummary {
     pub retrying: u64,
     /// Bytes of all their records.
     pub bytes: u64,
-    /// When the oldest pending event of the lane was received, open ones included; in a lane with many it may be shortly before
+    /// Since when the pending event of the lane that waits longest waits (its receipt, or its requeue), open ones included; in a lane with many it may be shortly before
     /// that (by less than a sixteenth of the time between its oldest and its newest).
     pub oldest: Wall,
 }
@@ -292,6 +294,8 @@ pub struct Record {
     pub reason: Box<str>,
     /// Bytes of its body.
     pub body_bytes: u32,
+    /// How often it was [requeued](Verdict::Requeued).
+    pub replays: u32,
     /// The event that it repeats, of one that is or was suppressed.
     pub duplicate_of: Option<EventId>,
     /// The trace that it belongs to.
@@ -375,8 +379,10 @@ pub struct Query {
     pub until: Option<Wall>,
     /// Only with this id of the sender's.
     pub provider_event_id: Option<Box<str>>,
-    /// Where the page before ended: only events with a lower seq.
-    pub before: Option<Seq>,
+    /// Oldest (lowest seq) first, instead of newest first.
+    pub oldest_first: bool,
+    /// Where the page before ended: only events behind it, with a lower seq, or a higher one when the oldest comes first.
+    pub behind: Option<Seq>,
     /// At most this many, 1 to 1,000.
     pub limit: usize,
 }
@@ -384,11 +390,13 @@ pub struct Query {
 /// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Newest (highest seq) first.
+    /// In the order of their seqs, as the query says.
     pub records: Vec<Record>,
-    /// Give this as [`Query::before`] for the next page; `None` when this was the last. A page may be short, even empty, and
+    /// Give this as [`Query::behind`] for the next page; `None` when this was the last. A page may be short, even empty, and
     /// not the last: one call scans a bounded number of entries.
     pub next: Option<Seq>,
+    /// When the last event was received that was looked at; `None` when this was the last page.
+    pub reached: Option<Wall>,
 }
 
 /// Why an event may not be stored now.
@@ -415,7 +423,7 @@ pub struct Usage {
     pub bytes: u64,
     /// Bytes free on the file system; `u64::MAX` for one that has no disk.
     pub free: u64,
-    /// When the oldest pending event was received.
+    /// Since when the pending event that waits longest waits: its receipt, or its requeue.
     pub oldest: Option<Wall>,
     /// Room in thousandths of what must stay free: below 2000 the oldest delivered history goes, below 1500 the groups that hold most are
     /// refused, below 1000 everybody is. [`Usage::UNLIMITED`] for one that has no such marks.

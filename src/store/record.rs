@@ -10,7 +10,7 @@
 //! | 4 gone | an event whose end stood in a segment that was deleted, while an older segment still has its birth |
 //! | 5 settled | seq, time, verdict, the attempt's note |
 //! | 8 copied | an event that lives on here, whole, with its state and notes; after a requeue under a new seq. A repeat that is suppressed begins so |
-//! | 1, 6 | accepted and copied before there were fingerprints and traces |
+//! | 1, 6 | accepted and copied before there were fingerprints and traces, and before replays were counted: a replay in them was one |
 //! | 2, 3 | settled and copied before refusals were counted: no attempt in them was one |
 //!
 //! *Births* are the segments, other than the record's own, with a record that would bring the event into being when the
@@ -45,7 +45,7 @@ const COPIED_1: u8 = 3;
 pub(super) enum Form {
     /// Without refusals.
     First,
-    /// Without fingerprints and traces.
+    /// Without fingerprints and traces, and with a mark in place of the number of replays.
     Second,
     /// As they are now.
     Present,
@@ -117,8 +117,9 @@ pub(super) struct State {
     pub(super) interrupted: u32,
     /// When its status last changed.
     pub(super) settled: Option<Wall>,
-    /// Whether it is a replay.
-    pub(super) replay: bool,
+    /// How often it was requeued, and when last.
+    pub(super) replays: u32,
+    pub(super) requeued: Option<Wall>,
     /// Bytes that it counts for: those of the record it was accepted with, wherever it is copied.
     pub(super) bytes: u32,
     /// Why it is dead.
@@ -425,7 +426,8 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &State) {
     put_option(out, state.first_attempt, put_wall);
     put_number(out, u64::from(state.interrupted));
     put_option(out, state.settled, put_wall);
-    out.push(u8::from(state.replay));
+    put_number(out, u64::from(state.replays));
+    put_option(out, state.requeued, put_wall);
     put_number(out, u64::from(state.bytes));
     put_text(out, &state.reason);
     put_number(out, u64::from(state.refused));
@@ -440,7 +442,14 @@ pub(super) fn read_state(reader: &mut Reader<'_>, form: Form) -> Result<State, D
         first_attempt: reader.option("the first attempt", |r| r.wall("the first attempt"))?,
         interrupted: reader.number_u32("the interruptions")?,
         settled: reader.option("a settlement's time", |r| r.wall("a settlement's time"))?,
-        replay: reader.flag("a replay's mark")?,
+        replays: match form {
+            Form::First | Form::Second => u32::from(reader.flag("a replay's mark")?),
+            Form::Present => reader.number_u32("the replays")?,
+        },
+        requeued: match form {
+            Form::First | Form::Second => None,
+            Form::Present => reader.option("the time of a replay", |r| r.wall("the time of a replay"))?,
+        },
         bytes: reader.number_u32("the bytes")?,
         reason: reader.text("a reason")?.into(),
         refused: if form >= Form::Second { reader.number_u32("the refusals")? } else { 0 },

@@ -66,7 +66,8 @@ impl Row {
             first_attempt: None,
             interrupted: 0,
             settled: None,
-            replay: false,
+            replays: 0,
+            requeued: None,
             bytes: place.length,
             reason: Box::default(),
             refused: 0,
@@ -110,6 +111,11 @@ impl Row {
 
     pub(super) fn is_pending(&self) -> bool {
         self.state.status.is_pending()
+    }
+
+    /// Since when it waits while it is pending: its receipt, or its last requeue.
+    pub(super) fn waits_from(&self) -> Wall {
+        self.state.requeued.unwrap_or(self.received)
     }
 
     /// When an ended event ended.
@@ -208,7 +214,8 @@ impl Row {
             interrupted: self.state.interrupted,
             refused: self.state.refused,
             bytes: self.state.bytes,
-            replay: self.state.replay,
+            replays: self.state.replays,
+            requeued: self.state.requeued,
         }
     }
 
@@ -231,12 +238,13 @@ impl Row {
             due: self.state.due,
             reason: self.state.reason.clone(),
             body_bytes: self.body_bytes,
+            replays: self.state.replays,
             duplicate_of: self.state.duplicate_of,
             trace: self.trace,
         }
     }
 
-    /// Whether a query asks for it (`before` and `limit` apart).
+    /// Whether a query asks for it (`behind` and `limit` apart).
     pub(super) fn matches(&self, query: &Query) -> bool {
         query.group.as_ref().is_none_or(|group| *group == self.home().group)
             && query.source.as_ref().is_none_or(|source| *source == self.source)

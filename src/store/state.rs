@@ -58,7 +58,7 @@ pub(super) struct Counts {
     pub(super) retrying: u64,
     pub(super) open: u64,
     pub(super) bytes: u64,
-    /// When they were received. A lane that waits takes some 100 bytes for it, a long one 1 KB.
+    /// Since when they wait. A lane that waits takes some 100 bytes for it, a long one 1 KB.
     pub(super) received: Moments<32>,
 }
 
@@ -107,7 +107,7 @@ impl Delta {
         let lane = lane_entry(&mut self.lanes, &row.lane);
         let first = lane.counts.pending() == 0;
         lane.counts.bytes += u64::from(row.state.bytes);
-        lane.counts.received.add(row.received.0);
+        lane.counts.received.add(row.waits_from().0);
         stand(lane, &mut self.due, &mut self.open, Base::of(row), row.seq.0);
         first
     }
@@ -126,7 +126,7 @@ impl Delta {
         let lane = lane_entry(&mut self.lanes, &row.lane);
         let last = lane.counts.pending() == 1;
         lane.counts.bytes = lane.counts.bytes.saturating_sub(u64::from(row.state.bytes));
-        lane.counts.received.remove(row.received.0);
+        lane.counts.received.remove(row.waits_from().0);
         unstand(lane, &mut self.due, &mut self.open, before, row.seq.0);
         last
     }
@@ -191,7 +191,7 @@ pub(super) struct Held {
 pub(super) struct Sums {
     /// Lanes with pending events.
     pub(super) lanes: u64,
-    /// When pending events were received. A backlog of three days is told apart by the minute.
+    /// Since when pending events wait. A backlog of three days is told apart by the minute.
     pub(super) received: Moments<4096>,
     /// Pending events (`None`), and ended ones by bucket.
     pub(super) held: BTreeMap<Option<Bucket>, Held>,
@@ -224,7 +224,7 @@ impl Sums {
         held.rows += 1;
         match row.bucket {
             Some(bucket) => held.ends.add(row.ended().0.saturating_sub(bucket.start)),
-            None => self.received.add(row.received.0),
+            None => self.received.add(row.waits_from().0),
         }
         for (segment, bytes) in row.all_pins() {
             *held.pins.entry(segment).or_default() += bytes;
@@ -237,7 +237,7 @@ impl Sums {
         held.rows = held.rows.saturating_sub(1);
         match row.bucket {
             Some(bucket) => held.ends.remove(row.ended().0.saturating_sub(bucket.start)),
-            None => self.received.remove(row.received.0),
+            None => self.received.remove(row.waits_from().0),
         }
         for (segment, bytes) in row.all_pins() {
             if let Some(sum) = held.pins.get_mut(&segment) {

@@ -240,6 +240,10 @@ impl World {
             self.count_moves();
             self.execute()?;
             self.engine.check_invariants()?;
+            let (held, may) = (self.engine.slots().replay, self.settings.replay_slots());
+            if held > may {
+                return Err(format!("R6: replays hold {held} of {may} slots"));
+            }
             if self.engine.violations() > 0 {
                 return Err(format!("a violation: {:?}", self.engine.last_violation()));
             }
@@ -897,6 +901,7 @@ fn settings(dice: &mut Dice) -> Settings {
         demote_after: ms(5_000 + dice.below(10_000)),
     };
     settings.shed = dice.below(2) == 0;
+    settings.replay_share = dice.below(11) as f64 / 10.0;
     settings
 }
 

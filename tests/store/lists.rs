@@ -55,13 +55,16 @@ pub(crate) async fn a_list_is_newest_first_and_paged_to_its_end(mut world: World
     for limit in [1, 7, 30, 90, 91, 1_000] {
         assert_eq!(all_records(world.store(), everything(limit)).await, all, "{limit} a page");
     }
-    let before = Query { before: Some(all[10].seq), ..everything(5) };
+    let before = Query { behind: Some(all[10].seq), ..everything(5) };
     assert_eq!(world.store().list(before).await.unwrap().records, all[11..16], "before, not from");
-    let end = Query { before: Some(Seq(1)), ..everything(5) };
+    let end = Query { behind: Some(Seq(1)), ..everything(5) };
     let end = world.store().list(end).await.unwrap();
     assert_eq!((end.records, end.next), (vec![], None));
     world.crash().await;
     assert_eq!(all_records(world.store(), everything(13)).await, all);
+    let oldest_first = Query { oldest_first: true, behind: Some(all[80].seq), ..everything(3) };
+    let wanted: Vec<Record> = all[..80].iter().rev().cloned().collect();
+    assert_eq!(all_records(world.store(), oldest_first).await, wanted);
 }
 
 pub(crate) async fn every_filter_alone_and_together(mut world: World<impl Subject>) {
@@ -95,10 +98,14 @@ pub(crate) async fn every_filter_alone_and_together(mut world: World<impl Subjec
                         since: since.map(minute),
                         until: until.map(minute),
                         provider_event_id: id.map(Into::into),
-                        before: None,
+                        oldest_first: found_any % 2 == 1,
+                        behind: None,
                         limit: 1 + (found_any + round) % 40,
                     };
-                    let wanted: Vec<&Record> = all.iter().filter(|record| matches(&query, record)).collect();
+                    let mut wanted: Vec<&Record> = all.iter().filter(|record| matches(&query, record)).collect();
+                    if query.oldest_first {
+                        wanted.reverse();
+                    }
                     found_any += usize::from(!wanted.is_empty());
                     let found = all_records(world.store(), query.clone()).await;
                     assert_eq!(found.iter().collect::<Vec<_>>(), wanted, "{query:?}");
@@ -136,7 +143,7 @@ pub(crate) async fn a_list_that_is_paged_while_events_end_misses_none(mut world:
         let page = world.store().list(query.clone()).await.unwrap();
         found.extend(page.records.iter().map(|record| record.seq));
         let Some(next) = page.next else { break };
-        query.before = Some(next);
+        query.behind = Some(next);
         // Meanwhile: some of those to come end, and new ones arrive.
         if let Some(seq) = seqs.get(round * 3) {
             world.settle(*seq, Verdict::Delivered).await;

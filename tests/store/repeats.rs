@@ -116,7 +116,7 @@ pub(crate) async fn a_repeat_that_is_released_goes_its_way_like_any_other(mut wo
     let new = Seq(more.0 + 1);
     let pending = released[0].clone().unwrap();
     assert_eq!((pending.seq, pending.id, &pending.lane), (new, id, &a));
-    assert_eq!((pending.replay, pending.attempts, pending.due), (false, 0, None), "it is no replay");
+    assert_eq!((pending.replays, pending.attempts, pending.due), (0, 0, None), "it is no replay");
     assert_eq!(&released[1..], [None, None], "one that is pending, and none");
     for _ in 0..2 {
         assert_eq!(world.fresh(&a).await, [Seq(1), more, new]);
@@ -132,7 +132,7 @@ pub(crate) async fn a_repeat_that_is_released_goes_its_way_like_any_other(mut wo
     world.crash().await;
     assert_eq!(send(&mut world, 1).await.2, Some(first), "whatever becomes of the released one");
     let replayed = world.store().requeue(vec![new], at).await.unwrap();
-    assert!(replayed[0].as_ref().unwrap().replay, "from the dead letters it is one");
+    assert_eq!(replayed[0].as_ref().unwrap().replays, 1, "from the dead letters it is one");
 }
 
 pub(crate) async fn suppressed_events_are_kept_as_long_as_they_should_be(mut world: World<impl Subject>) {

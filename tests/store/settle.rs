@@ -87,7 +87,7 @@ pub(crate) async fn settlements_of_one_batch_apply_in_their_order(mut world: Wor
     ];
     assert_eq!(world.store().settle(batch).await, Ok(1), "the last one is about a seq that has gone on");
     let pending = world.pending(Seq(seq.0 + 1)).await;
-    assert_eq!((pending.attempts, pending.due, pending.open, pending.replay), (0, None, false, true));
+    assert_eq!((pending.attempts, pending.due, pending.open, pending.replays), (0, None, false, 1));
     Snapshot::take(world.store(), 10).await;
 }
 
@@ -248,7 +248,7 @@ pub(crate) async fn refused_attempts_are_counted_for_the_life_of_an_event(mut wo
     world.reopen().await;
     world.settle(seq, Verdict::Requeued).await;
     let fresh = world.store().load(lane("a"), Seq(0), 1).await.unwrap().remove(0);
-    assert_eq!((fresh.refused, fresh.attempts, fresh.replay), (0, 0, true), "a replay begins anew");
+    assert_eq!((fresh.refused, fresh.attempts, fresh.replays), (0, 0, 1), "a replay begins anew");
 }
 
 pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world: World<impl Subject>) {
@@ -303,6 +303,31 @@ pub(crate) async fn a_story_has_its_attempts_exactly_and_oldest_first(mut world:
     assert_eq!(world.story(seq).await.attempts, notes);
 }
 
+pub(crate) async fn ended_events_are_made_pending_in_the_order_given_and_others_are_not(
+    mut world: World<impl Subject>,
+) {
+    let seqs = world.append(&lane("a"), 5).await;
+    world.settle(seqs[0], Verdict::Dead("x".into())).await;
+    world.settle(seqs[1], Verdict::Delivered).await;
+    world.settle(seqs[2], Verdict::Discarded).await;
+    world.settle(seqs[4], Verdict::Dead("y".into())).await;
+    let at = world.tick();
+    let asked = vec![seqs[4], seqs[0], seqs[3], Seq(99), seqs[0], seqs[2], seqs[1]];
+    let answers = world.store().requeue(asked, at).await.unwrap();
+    let new: Vec<Option<u64>> = answers.iter().map(|one| one.as_ref().map(|pending| pending.seq.0)).collect();
+    assert_eq!(new, [Some(6), Some(7), None, None, None, Some(8), Some(9)], "pending, unknown and twice is none");
+    for pending in answers.iter().flatten() {
+        assert_eq!(*pending, world.pending(pending.seq).await);
+        assert_eq!((pending.replays, pending.requeued), (1, Some(at)));
+    }
+    world.crash().await;
+    let fresh: Vec<u64> = world.fresh(&lane("a")).await.iter().map(|seq| seq.0).collect();
+    assert_eq!(fresh, [4, 6, 7, 8, 9]);
+    world.settle(Seq(6), Verdict::Dead("again".into())).await;
+    let again = world.store().requeue(vec![Seq(6)], world.now()).await.unwrap();
+    assert_eq!(again[0].as_ref().map(|pending| (pending.seq, pending.replays)), Some((Seq(10), 2)));
+}
+
 pub(crate) async fn a_requeued_event_goes_to_the_end_of_its_lane_with_its_history(mut world: World<impl Subject>) {
     let a = lane("a");
     let seqs = world.append(&a, 3).await;
@@ -321,7 +346,7 @@ pub(crate) async fn a_requeued_event_goes_to_the_end_of_its_lane_with_its_histor
         let pending = world.pending(new).await;
         assert_eq!((pending.id, pending.received), (before.record.id, before.record.received));
         assert_eq!((pending.attempts, pending.first_attempt, pending.interrupted), (0, None, 0), "counted anew");
-        assert_eq!((pending.due, pending.open, pending.replay), (None, false, true));
+        assert_eq!((pending.due, pending.open, pending.replays), (None, false, 1));
         let story = world.store().find(before.record.id).await.unwrap().unwrap();
         assert_eq!((story.record.seq, story.record.status, story.record.settled), (new, Status::Queued, Some(at)));
         assert_eq!(&*story.record.reason, "");

@@ -98,12 +98,13 @@ impl Snapshot {
         let lanes: BTreeSet<&Lane> = pending.iter().map(|pending| &pending.lane).collect();
         assert_eq!(self.lanes.iter().map(|summary| &summary.lane).collect::<BTreeSet<_>>(), lanes, "lanes and queues");
         let mut by_lane = std::collections::BTreeMap::<&Lane, (u64, u64, u64, Wall)>::new();
+        let waits_from = |pending: &Pending| pending.requeued.unwrap_or(pending.received);
         for pending in &pending {
-            let sums = by_lane.entry(&pending.lane).or_insert((0, 0, 0, pending.received));
+            let sums = by_lane.entry(&pending.lane).or_insert((0, 0, 0, waits_from(pending)));
             sums.0 += u64::from(!pending.open && pending.due.is_none());
             sums.1 += u64::from(!pending.open && pending.due.is_some());
             sums.2 += u64::from(pending.bytes);
-            sums.3 = sums.3.min(pending.received);
+            sums.3 = sums.3.min(waits_from(pending));
         }
         for summary in &self.lanes {
             let said = (summary.fresh, summary.retrying, summary.bytes, summary.oldest);
@@ -112,7 +113,7 @@ impl Snapshot {
         assert_eq!(self.usage.pending, pending.len() as u64, "usage: pending");
         assert_eq!(self.usage.history, (self.records.len() - pending.len()) as u64, "usage: history");
         assert_eq!(self.usage.lanes, self.lanes.len() as u64, "usage: lanes");
-        assert_eq!(self.usage.oldest, pending.iter().map(|pending| pending.received).min(), "usage: oldest");
+        assert_eq!(self.usage.oldest, pending.iter().map(|pending| waits_from(pending)).min(), "usage: oldest");
     }
 
     /// Without what each store counts in its own way: bytes of records, of the disk.
@@ -218,11 +219,12 @@ pub(crate) async fn all_records(store: &dyn LaneStore, mut query: Query) -> Vec<
         all.extend(page.records);
         let Some(next) = page.next else { return all };
         assert!(
-            query.before.is_none_or(|before| next < before),
+            query.behind.is_none_or(|behind| if query.oldest_first { next > behind } else { next < behind }),
             "a page must lead on: {next} after {:?}",
-            query.before
+            query.behind
         );
-        assert!(lowest.is_none_or(|lowest| next <= lowest), "the next page must not repeat {lowest:?}");
-        query.before = Some(next);
+        let leads_on = |last| if query.oldest_first { next >= last } else { next <= last };
+        assert!(lowest.is_none_or(leads_on), "the next page must not repeat {lowest:?}");
+        query.behind = Some(next);
     }
 }

@@ -260,7 +260,7 @@ pub(crate) async fn usage_counts_what_is_there(mut world: World<impl Subject>) {
     world.settle(Seq(1), Verdict::Requeued).await;
     for _ in 0..2 {
         let usage = world.store().usage();
-        assert_eq!((usage.pending, usage.history, usage.lanes, usage.oldest), (2, 1, 2, Some(first)));
+        assert_eq!((usage.pending, usage.history, usage.lanes, usage.oldest), (2, 1, 2, Some(second)));
         world.crash().await;
     }
     let body = bytes::Bytes::from(vec![7; 1 << 20]);

@@ -130,7 +130,7 @@ impl<'t> Shelf<'t> {
             owner: None,
             order: if arrival.order == 0 { None } else { self.orders.get(arrival.order as usize).cloned() },
             received: self.came(arrival),
-            replay: false,
+            replays: 0,
             attempts: 0,
             refused: 0,
             first_attempt: None,

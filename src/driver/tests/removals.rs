@@ -66,8 +66,8 @@ impl World {
         loop {
             let page = self.handle.events(query.clone()).await.unwrap();
             count += page.records.len();
-            query.before = page.next;
-            if query.before.is_none() {
+            query.behind = page.next;
+            if query.behind.is_none() {
                 return count;
             }
         }

@@ -42,7 +42,7 @@ impl Model {
             owner,
             order,
             received,
-            replay,
+            replays: u32::from(replay),
             attempts: 0,
             refused: 0,
             first_attempt: None,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::rig::{Dice, Rig, lane, ms};
 use crate::engine::*;
+use crate::event::Seq;
 
 const BAD: Ending = Ending::Server { status: 500, retry_after: None };
 
@@ -261,6 +262,97 @@ fn retries_hold_no_more_slots_than_they_may() {
 }
 
 #[test]
+fn replays_hold_no_more_slots_than_they_may_and_none_that_fresh_events_need() {
+    // With a hundred thousand replays in the same lanes, fresh events wait as they do without.
+    let late = |replays: bool| {
+        let policy = |_: &Group| Policy { concurrency: Some(16), ..Policy::default() };
+        let mut rig = Rig::with(unbroken(), policy);
+        let mut number = 0_u64;
+        rig.answer = Box::new(move |_, _| {
+            number += 1;
+            (ms(20 + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 60), Ending::Success)
+        });
+        rig.trace = Some(Vec::new());
+        for n in 0..50 {
+            if replays {
+                rig.append_as(&lane(&format!("g{n}")), 2_000, None, true);
+            }
+            // Fifty groups with 16 events a second: two thirds of 64 slots.
+            for beat in 0..160_u64 {
+                rig.arrive_at(&lane(&format!("g{n}")), Mono(rig.now.0 + beat * 62_500 + n * 1_250));
+            }
+        }
+        let mut most = 0;
+        for _ in 0..500 {
+            rig.run(ms(20));
+            let slots = rig.engine.slots();
+            assert!(slots.replay <= 6, "a tenth of 64: {slots:?}");
+            most = most.max(slots.replay);
+        }
+        assert_eq!(most, if replays { 6 } else { 0 }, "and they are used");
+        rig.engine.check_invariants().unwrap();
+        let trace = rig.trace.take().unwrap();
+        let (again, fresh): (Vec<_>, Vec<_>) = trace.into_iter().map(|(_, one)| one).partition(|one| one.replays > 0);
+        assert!(
+            fresh.len() >= 7_900 && again.len() >= if replays { 800 } else { 0 },
+            "{} {}",
+            fresh.len(),
+            again.len()
+        );
+        let mut waits: Vec<Duration> = fresh.into_iter().map(|one| one.wait).collect();
+        waits.sort();
+        waits[waits.len() * 99 / 100]
+    };
+    let (without, with) = (late(false), late(true));
+    assert!(with <= without + without / 10 + ms(1), "{without:?} without replays, {with:?} with them");
+}
+
+#[test]
+fn replays_of_order_keys_stop_no_fresh_event_of_their_lane() {
+    let policy = |_: &Group| Policy { concurrency: Some(4), ..Policy::default() };
+    let mut rig = Rig::with(unbroken(), policy);
+    rig.answer = Box::new(|_, _| (ms(10), Ending::Success));
+    let now = rig.at();
+    rig.engine.pause(&group("a"), now);
+    // More keys than the window has places.
+    for n in 0..600 {
+        rig.append_as(&lane("a"), 1, Some(&format!("k{n}")), true);
+    }
+    rig.append(&lane("a"), 100);
+    rig.engine.resume(&group("a"), now);
+    rig.trace = Some(Vec::new());
+    rig.drain();
+    let fresh_at: Vec<usize> =
+        rig.order().iter().enumerate().filter(|(_, seq)| **seq > 600).map(|(at, _)| at).collect();
+    assert_eq!(fresh_at.len(), 100);
+    assert!(fresh_at[99] < 115, "the last fresh one came at place {}", fresh_at[99]);
+    rig.engine.check_invariants().unwrap();
+}
+
+#[test]
+fn a_replay_is_taken_back_before_an_attempt_and_never_in_one() {
+    let mut rig = Rig::new(unbroken());
+    let now = rig.at();
+    rig.append_as(&lane("a"), 1, None, true);
+    rig.engine.pause(&group("b"), now);
+    for _ in 0..3 {
+        rig.append_as(&lane("b"), 1, None, true);
+    }
+    rig.answer = Box::new(|_, _| (ms(50), Ending::Success));
+    rig.run(ms(10));
+    let now = rig.at();
+    assert!(!rig.engine.withdraw(&lane("a"), Seq(1), Was::Dead, now), "it is in flight");
+    for (seq, was) in [(2, Was::Dead), (3, Was::Delivered), (4, Was::Discarded)] {
+        assert!(rig.engine.withdraw(&lane("b"), Seq(seq), was, now));
+        assert!(!rig.engine.withdraw(&lane("b"), Seq(seq), was, now), "once");
+    }
+    rig.drain();
+    let totals = rig.engine.totals();
+    assert_eq!((totals.delivered, totals.dead, totals.discarded, totals.leases), (2, 1, 1, 1));
+    rig.engine.check_invariants().unwrap();
+}
+
+#[test]
 fn more_retries_than_fit_in_memory_are_found_again_and_all_tried() {
     let mut settings = unbroken();
     settings.retry.backoff = Backoff { initial: ms(2_000), factor: 2.0, max: ms(60_000) };
@@ -316,7 +408,7 @@ fn a_retry_holds_its_key_and_nothing_else() {
     assert_eq!(view.state, State::Held);
     // A person skips the head: the key moves on, knowingly.
     let now = rig.at();
-    assert!(rig.engine.remove(&lane("a"), crate::event::Seq(1), Removal::Skip, true, now));
+    assert!(rig.engine.remove(&lane("a"), Seq(1), Removal::Skip, true, now));
     rig.drain();
     assert_eq!(rig.engine.totals().dead, 1);
     assert_eq!(rig.engine.totals().delivered, 149);
@@ -524,7 +616,7 @@ fn events_can_be_removed_wherever_they_are() {
     rig.append(&lane("a"), 40);
     rig.run(ms(10));
     let now = rig.at();
-    let seq = crate::event::Seq;
+    let seq = Seq;
     for n in [1, 10, 39, 39] {
         let known = rig.engine.remove(&lane("a"), seq(n), Removal::Discard, false, now);
         assert!(known || n == 39, "{n}");

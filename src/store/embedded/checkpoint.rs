@@ -24,7 +24,7 @@ use crate::store::state::{Base, Delta, Entry, Held, LaneEntry, Sums};
 use crate::store::wire::{Damaged, Reader, put_lane, put_number, put_option};
 
 /// The last letter is the version, of this file and of the index: one of another version is built again from the log.
-const MARK: &[u8; 8] = b"FLCHECK4";
+const MARK: &[u8; 8] = b"FLCHECK5";
 
 /// What stands in the file.
 #[derive(Debug)]

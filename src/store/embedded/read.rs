@@ -4,28 +4,25 @@
 //! that stands in a delta is not looked at. When a checkpoint came into the index in between, both are asked again
 //! ([`Core::consistently`]), so an answer is one that was true at the moment of the lock.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use super::core::Core;
 use super::marks;
 use crate::event::{Event, EventId, Lane, Seq, Wall};
-use crate::store::bucket::Family;
-use crate::store::index::{Descending, Index, Wanted};
+use crate::store::index::Index;
 use crate::store::log::Place;
 use crate::store::record::Record as LogRecord;
 use crate::store::row::Row;
 use crate::store::state::{Counts, Delta, State};
-use crate::store::{AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Status, Story, Usage};
+use crate::store::{AttemptNote, Error, LaneSummary, Pending, Story, Usage};
 
-/// Entries that one call of `list` looks at, so that nobody waits for a scan; see [`Page::next`].
-const SCAN_MAX: usize = 10_000;
 /// What is asked of the index at least: memory may hide a part of it.
 const CHUNK: usize = 64;
 
 /// Whether memory knows better than the index about a seq.
-fn in_memory(state: &State, seq: u64) -> bool {
+pub(super) fn in_memory(state: &State, seq: u64) -> bool {
     state.deltas().any(|delta| delta.rows.contains_key(&seq))
 }
 
@@ -82,7 +79,7 @@ fn queue<K: Ord + Copy>(
 }
 
 /// The row of a delta, unless a newer delta has the event.
-fn shown<'a>(state: &State, delta: &'a Delta, seq: Seq) -> Option<&'a Row> {
+pub(super) fn shown<'a>(state: &State, delta: &'a Delta, seq: Seq) -> Option<&'a Row> {
     let newest = std::ptr::eq(delta, &state.active) || !state.active.rows.contains_key(&seq.0);
     delta.rows.get(&seq.0).filter(|entry| newest && !entry.gone).map(|entry| &entry.row)
 }
@@ -269,113 +266,6 @@ pub(super) fn find(core: &Core, id: EventId) -> Result<Option<Story>, Error> {
     let attempts = notes(core, &row, |place| core.segments.read(place));
     core.report_damage(&row, &attempts);
     Ok(Some(Story { record: row.record(), attempts: attempts? }))
-}
-
-/// What one look at the index gave a list.
-#[derive(Clone, Default)]
-struct Scanned {
-    rows: Vec<Row>,
-    /// The lowest seq that was looked at, where there is more below.
-    floor: Option<Seq>,
-}
-
-/// [`crate::store::LaneStore::list`].
-pub(super) fn list(core: &Core, query: &Query) -> Result<Page, Error> {
-    let before = query.before.unwrap_or(Seq(u64::MAX));
-    let limit = query.limit.clamp(1, 1_000);
-    let now = core.clock.now().wall;
-    let retention = &core.settings.retention;
-    let fits = |row: &Row| row.matches(query) && row.is_kept(retention, now);
-    // Seqs that memory hides are not worth a row; which they are may change until the lock, so they are only skipped here.
-    let (records, next) = core.consistently(
-        |index| {
-            let hidden: HashSet<u64> =
-                core.state.lock().deltas().flat_map(|delta| delta.rows.keys().copied()).collect();
-            scan(index, query, before, limit, &|row| fits(row), &hidden)
-        },
-        |state, scanned| merge_list(state, &scanned, before, limit, &fits),
-    )?;
-    Ok(Page { records, next })
-}
-
-fn merge_list(
-    state: &State,
-    scanned: &Scanned,
-    before: Seq,
-    limit: usize,
-    fits: &impl Fn(&Row) -> bool,
-) -> (Vec<Record>, Option<Seq>) {
-    let mut floor = scanned.floor;
-    let mut found: BTreeMap<u64, Record> = BTreeMap::new();
-    let from_index = scanned.rows.iter().filter(|row| !in_memory(state, row.seq.0));
-    found.extend(from_index.map(|row| (row.seq.0, row.record())));
-    for delta in state.deltas() {
-        let low = floor.map_or(0, |floor| floor.0);
-        for (looked, &seq) in delta.rows.range(low..before.0).rev().map(|(seq, _)| seq).enumerate() {
-            if looked == SCAN_MAX {
-                floor = Some(Seq(seq + 1));
-                break;
-            }
-            if let Some(row) = shown(state, delta, Seq(seq)).filter(|row| fits(row)) {
-                found.insert(seq, row.record());
-            }
-        }
-    }
-    let low = floor.map_or(0, |floor| floor.0);
-    let more = found.range(low..).count() > limit;
-    let records: Vec<Record> = found.range(low..).rev().take(limit).map(|(_, record)| record.clone()).collect();
-    let next = if more { records.last().map(|record| record.seq) } else { floor };
-    (records, next)
-}
-
-fn scan(
-    index: &Index,
-    query: &Query,
-    before: Seq,
-    limit: usize,
-    fits: &dyn Fn(&Row) -> bool,
-    hidden: &HashSet<u64>,
-) -> Result<Scanned, Error> {
-    let asks = |status: Status| query.status.is_empty() || query.status.contains(&status);
-    let asks_pending = Status::ALL.into_iter().any(|status| status.is_pending() && asks(status));
-    let families: Vec<Family> = Status::ALL.into_iter().filter(|&s| asks(s)).filter_map(Family::of).collect();
-    let wanted = Wanted {
-        provider: query.provider_event_id.as_deref(),
-        group: query.group.as_ref(),
-        pending: asks_pending,
-        bucket: &|bucket| families.contains(&bucket.family),
-    };
-    let mut parts: Vec<Descending> = index.newest_first(&wanted, before);
-    let mut scanned = Scanned::default();
-    for _ in 0..SCAN_MAX {
-        let Some((seq, part)) = highest(&mut parts)? else { return Ok(scanned) };
-        if scanned.rows.len() > limit {
-            break;
-        }
-        scanned.floor = Some(seq);
-        if hidden.contains(&seq.0) {
-            part.skip();
-        } else {
-            scanned.rows.extend(part.take()?.filter(|row| fits(row)));
-        }
-    }
-    if highest(&mut parts)?.is_none() {
-        scanned.floor = None;
-    }
-    Ok(scanned)
-}
-
-/// The part with the highest next seq.
-fn highest(parts: &mut [Descending]) -> Result<Option<(Seq, &mut Descending)>, Error> {
-    let mut best: Option<(Seq, usize)> = None;
-    for (number, part) in parts.iter_mut().enumerate() {
-        if let Some(seq) = part.peek()?
-            && best.is_none_or(|(highest, _)| seq > highest)
-        {
-            best = Some((seq, number));
-        }
-    }
-    Ok(best.and_then(|(seq, number)| Some((seq, parts.get_mut(number)?))))
 }
 
 /// [`crate::store::LaneStore::usage`].

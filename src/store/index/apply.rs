@@ -10,6 +10,7 @@ use super::super::row::Row;
 use super::super::state::{Base, Counts, Delta, Entry};
 use super::super::wire::{self, Reader};
 use super::keys::{common_keys, id_key, lane_key, place_key, put_counts, seq_key, timed_bytes};
+use super::zones::{self, Zone};
 use super::{Index, options};
 use crate::event::Lane;
 
@@ -60,6 +61,7 @@ impl Index {
         let mut value = Vec::new();
         wire::put_number(&mut value, number);
         changes.insert(None, b"m".to_vec(), value);
+        changes.zones()?;
         // The number stands in `pending`, and so goes in last.
         let pending = changes.by_bucket.remove(&None);
         for (bucket, list) in changes.by_bucket.into_iter().chain(pending.map(|list| (None, list))) {
@@ -162,11 +164,12 @@ fn failed(error: fjall::Error) -> ApplyError {
 struct Changes<'a> {
     index: &'a Index,
     by_bucket: BTreeMap<Option<Bucket>, Vec<Change>>,
+    zones: BTreeMap<(Option<Bucket>, u64), Zone>,
 }
 
 impl<'a> Changes<'a> {
     fn new(index: &'a Index) -> Self {
-        Self { index, by_bucket: BTreeMap::new() }
+        Self { index, by_bucket: BTreeMap::new(), zones: BTreeMap::new() }
     }
 
     fn insert(&mut self, bucket: Option<Bucket>, key: impl Into<Vec<u8>>, value: Vec<u8>) {
@@ -254,10 +257,28 @@ impl<'a> Changes<'a> {
             for (key, value) in common_keys(row) {
                 self.insert(bucket, key, value);
             }
+            let zone = Zone::at(row.received);
+            let known = self.zones.entry((bucket, zones::block(row.seq))).or_insert(zone);
+            *known = known.and(zone);
         }
         let mut value = Vec::with_capacity(256);
         row.put(&mut value);
         self.insert(bucket, seq_key(b'r', row.seq), value);
+    }
+
+    /// The zones of all blocks that something was put into, with what was known of them.
+    fn zones(&mut self) -> Result<(), ApplyError> {
+        for ((bucket, block), zone) in std::mem::take(&mut self.zones) {
+            let keyspace = match bucket {
+                Some(bucket) => self.index.buckets.read().get(&bucket).cloned(),
+                None => Some(self.index.pending.clone()),
+            };
+            let before = keyspace.map(|keyspace| zones::of(&keyspace, block)).transpose();
+            let before = before.map_err(|error| ApplyError::Index(error.to_string()))?.flatten();
+            let zone = before.map_or(zone, |before| before.and(zone));
+            self.insert(bucket, zones::key(block), zone.put());
+        }
+        Ok(())
     }
 
     fn lane(&mut self, lane: &Lane, counts: &Counts) {

@@ -29,7 +29,7 @@ pub(super) struct Disk {
     lanes: BTreeMap<Lane, Waiting>,
     due: BTreeSet<(Wall, Seq)>,
     open: BTreeSet<Seq>,
-    /// Pending events by the time they were received.
+    /// Pending events by the time since which they wait.
     received: BTreeSet<(Wall, Seq)>,
     /// Ended events by the time at which their retention is over.
     ended: BTreeSet<(Wall, Seq)>,
@@ -58,7 +58,8 @@ struct Entry {
     first_attempt: Option<Wall>,
     interrupted: u32,
     refused: u32,
-    replay: bool,
+    replays: u32,
+    requeued: Option<Wall>,
     settled: Option<Wall>,
     notes: Vec<AttemptNote>,
     duplicate_of: Option<EventId>,
@@ -116,7 +117,8 @@ impl Entry {
             first_attempt: None,
             interrupted: 0,
             refused: 0,
-            replay: false,
+            replays: 0,
+            requeued: None,
             settled: None,
             notes: Vec::new(),
             duplicate_of: None,
@@ -162,10 +164,15 @@ impl Entry {
                 self.attempts = 0;
                 self.refused = 0;
                 self.first_attempt = None;
-                self.replay |= !matches!(self.stage, Stage::Suppressed { .. });
+                self.replays = self.replays.saturating_add(u32::from(!matches!(self.stage, Stage::Suppressed { .. })));
+                self.requeued = Some(at);
                 Stage::Fresh
             }
         };
+    }
+
+    fn waits_from(&self) -> Wall {
+        self.requeued.unwrap_or(self.event.received)
     }
 
     fn pending(&self, seq: Seq) -> Pending {
@@ -183,7 +190,8 @@ impl Entry {
             interrupted: self.interrupted,
             refused: self.refused,
             bytes: self.bytes,
-            replay: self.replay,
+            replays: self.replays,
+            requeued: self.requeued,
         }
     }
 
@@ -209,6 +217,7 @@ impl Entry {
                 _ => Box::default(),
             },
             body_bytes: u32::try_from(event.body.len()).unwrap_or(u32::MAX),
+            replays: self.replays,
             duplicate_of: self.duplicate_of,
             trace: event.trace.map(|trace| trace.id),
         }
@@ -316,12 +325,13 @@ impl Disk {
 
     /// One answer a seq: how the event is pending now.
     pub(super) fn requeue(&mut self, seqs: &[Seq], at: Wall) -> Vec<Option<Pending>> {
-        let one = |seq: &Seq| {
-            let settlement = Settlement { seq: *seq, at, verdict: Verdict::Requeued, attempt: None };
-            let last = Seq(self.last + 1);
-            self.settle_one(settlement).then(|| self.entries.get(&last).map(|entry| entry.pending(last))).flatten()
-        };
-        seqs.iter().map(one).collect()
+        let mut answers = Vec::with_capacity(seqs.len());
+        for &seq in seqs {
+            let next = Seq(self.last + 1);
+            let done = self.settle_one(Settlement { seq, at, verdict: Verdict::Requeued, attempt: None });
+            answers.push(self.entries.get(&next).filter(|_| done).map(|entry| entry.pending(next)));
+        }
+        answers
     }
 
     fn settle_one(&mut self, settlement: Settlement) -> bool {
@@ -348,12 +358,12 @@ impl Disk {
         if let Some(until) = entry.stage.kept_until(&self.retention) {
             self.ended.insert((until, seq));
         } else {
-            self.received.insert((entry.event.received, seq));
+            self.received.insert((entry.waits_from(), seq));
             self.bytes_pending += u64::from(entry.bytes);
             let lane = self.lanes.entry(entry.event.lane.clone()).or_default();
             lane.pending += 1;
             lane.bytes += u64::from(entry.bytes);
-            lane.received.insert((entry.event.received, seq));
+            lane.received.insert((entry.waits_from(), seq));
             match entry.stage {
                 Stage::Fresh => {
                     lane.fresh.insert(seq);
@@ -379,13 +389,13 @@ impl Disk {
             self.ended.remove(&(until, seq));
             return Some(entry);
         }
-        self.received.remove(&(entry.event.received, seq));
+        self.received.remove(&(entry.waits_from(), seq));
         self.bytes_pending -= u64::from(entry.bytes);
         self.open.remove(&seq);
         let lane = self.lanes.get_mut(&entry.event.lane).expect("a pending entry's lane is indexed by put");
         lane.pending -= 1;
         lane.bytes -= u64::from(entry.bytes);
-        lane.received.remove(&(entry.event.received, seq));
+        lane.received.remove(&(entry.waits_from(), seq));
         lane.fresh.remove(&seq);
         if let Some(due) = entry.stage.due() {
             lane.retrying -= 1;
@@ -440,22 +450,13 @@ impl Disk {
     }
 
     pub(super) fn list(&self, query: &Query) -> Page {
-        let below = query.before.unwrap_or(Seq(u64::MAX));
-        let mut page = Page::default();
-        let mut newest_first = self.entries.range(..below).rev();
-        for (&seq, entry) in newest_first.by_ref().take(SCAN_MAX) {
-            page.next = Some(seq);
-            if entry.matches(query) {
-                page.records.push(entry.record(seq));
-                if page.records.len() == query.limit {
-                    break;
-                }
-            }
-        }
-        if newest_first.next().is_none() {
-            page.next = None;
-        }
-        page
+        let behind = match query.behind {
+            None => (Unbounded, Unbounded),
+            Some(seq) if query.oldest_first => (Excluded(seq), Unbounded),
+            Some(seq) => (Unbounded, Excluded(seq)),
+        };
+        let entries = self.entries.range(behind);
+        if query.oldest_first { page(entries, query) } else { page(entries.rev(), query) }
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -470,6 +471,23 @@ impl Disk {
             room_bytes: Usage::UNLIMITED,
         }
     }
+}
+
+fn page<'a>(mut entries: impl Iterator<Item = (&'a Seq, &'a Entry)>, query: &Query) -> Page {
+    let mut page = Page::default();
+    for (&seq, entry) in entries.by_ref().take(SCAN_MAX) {
+        (page.next, page.reached) = (Some(seq), Some(entry.event.received));
+        if entry.matches(query) {
+            page.records.push(entry.record(seq));
+            if page.records.len() == query.limit {
+                break;
+            }
+        }
+    }
+    if entries.next().is_none() {
+        (page.next, page.reached) = (None, None);
+    }
+    page
 }
 
 fn bytes_of(event: &Event) -> u32 {

@@ -128,15 +128,16 @@ fn a_note_without_waits_is_written_as_before_they_were_split_and_unknown_marks_a
 
 fn states() -> impl Strategy<Value = State> {
     let times = (option::of(any::<u64>()), option::of(any::<u64>()), option::of(any::<u64>()));
-    (0_usize..7, times, any::<u32>(), any::<u32>(), any::<bool>(), texts()).prop_map(
-        |(status, times, attempts, interrupted, replay, reason)| State {
+    (0_usize..7, times, any::<u32>(), any::<u32>(), any::<u32>(), texts()).prop_map(
+        |(status, times, attempts, interrupted, replays, reason)| State {
             status: Status::ALL[status],
             due: times.0.map(Wall),
             first_attempt: times.1.map(Wall),
             settled: times.2.map(Wall),
             attempts,
             interrupted,
-            replay,
+            replays,
+            requeued: times.1.map(Wall),
             bytes: attempts,
             reason: reason.into(),
             refused: attempts / 2,

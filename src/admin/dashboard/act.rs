@@ -1,0 +1,160 @@
+//! What a person presses. Each does what the API's call of the same meaning does, says so on the next page, and leaves the same line
+//! in the log.
+
+use axum::response::{IntoResponse as _, Redirect, Response};
+
+use super::form::{Fields, Form};
+use super::{Visit, encoded, session, shell};
+use crate::admin::groups::{self, GroupPatch};
+use crate::admin::name;
+use crate::admin::problem::Problem;
+use crate::admin::upstream::{self, UpstreamPatch};
+use crate::admin::words;
+use crate::admin::{release, removal};
+use crate::driver::{Action, Removal};
+
+/// Does it, and leads back to the page it came from.
+async fn done(form: Form, back: &str, act: impl AsyncFnOnce(&Visit, &Fields) -> Result<String, Problem>) -> Response {
+    let Form { visit, fields } = form;
+    match act(&visit, &fields).await {
+        Ok(notice) => {
+            if let Some(seat) = &visit.seat {
+                visit.admin.dashboard.sessions.leave_notice(seat, notice);
+            }
+            Redirect::to(session::back_to(fields.get("back").unwrap_or(back))).into_response()
+        }
+        Err(problem) => shell::trouble(&visit, problem),
+    }
+}
+
+/// `do` = pause, resume, set, restore or cancel, of the group `name`.
+pub(super) async fn group(form: Form) -> Response {
+    let back = format!("/group?name={}", encoded(form.fields.get("name").unwrap_or_default()));
+    done(form, &back, async |visit, fields| {
+        let (admin, who) = (&visit.admin, visit.who());
+        let group = name::group("name", fields.need("name")?)?;
+        let patch = |paused| -> Result<GroupPatch, Problem> {
+            let expires = fields.get("expires").map(str::to_owned);
+            Ok(GroupPatch { paused: Some(paused), expires, ..GroupPatch::default() })
+        };
+        match fields.need("do")? {
+            "pause" => {
+                groups::change(admin, who, &group, patch(true)?).await?;
+                Ok(format!("{group} is paused: its events are kept and wait."))
+            }
+            "resume" => {
+                groups::change(admin, who, &group, patch(false)?).await?;
+                Ok(format!("{group} runs again."))
+            }
+            "set" => {
+                let patch = GroupPatch {
+                    paused: None,
+                    weight: fields.number("weight")?,
+                    concurrency: fields.number("concurrency")?,
+                    rate: fields.get("rate").map(str::to_owned),
+                    backlog: fields.number("backlog")?,
+                    expires: fields.get("expires").map(str::to_owned),
+                };
+                groups::change(admin, who, &group, patch).await?;
+                Ok(format!("{group} is treated differently from now on."))
+            }
+            "restore" => {
+                groups::take_back(admin, who, &group).await?;
+                Ok(format!("{group} is treated as the file says."))
+            }
+            "cancel" => {
+                let cancelled = groups::cancel_attempts(admin, who, &group).await?;
+                Ok(format!("Attempts of {group} that were ended: {cancelled}. Their events are retried."))
+            }
+            "divert" => {
+                let job = removal::begin(admin, who, &group, Action::Divert, "dashboard".to_owned()).await?;
+                Ok(format!("Job {} moves {} to the dead letters.", job.id, words::events(job.total)))
+            }
+            "discard" if fields.get("confirm") != Some(group.as_str()) => Err(Problem::Parameter(format!(
+                "confirm: expected the group's name, {:?}: what is thrown away cannot be replayed",
+                group.as_str()
+            ))),
+            "discard" => {
+                let job = removal::begin(admin, who, &group, Action::Discard, "dashboard".to_owned()).await?;
+                Ok(format!("Job {} throws {} away.", job.id, words::events(job.total)))
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+/// `do` = cancel, of the job `id`.
+pub(super) async fn job(form: Form) -> Response {
+    done(form, "/jobs", async |visit, fields| {
+        let id = fields.number("id")?.unwrap_or(0);
+        match fields.need("do")? {
+            "cancel" => {
+                let job = removal::call_off(&visit.admin, visit.who(), id)?;
+                Ok(format!("Job {} is called off; what it has done stays done.", job.id))
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+/// `do` = release, skip or discard, of the event `id`.
+pub(super) async fn event(form: Form) -> Response {
+    let back = format!("/events/{}", encoded(form.fields.get("id").unwrap_or_default()));
+    done(form, &back, async |visit, fields| {
+        let (admin, who, id) = (&visit.admin, visit.who(), fields.need("id")?);
+        match fields.need("do")? {
+            "release" => {
+                release::released(admin, who, id).await?;
+                Ok("The event is queued at the end of its lane.".to_owned())
+            }
+            "skip" => {
+                removal::end(admin, who, id, Removal::Skip).await?;
+                Ok("The event is with the dead letters; what waited behind it goes on.".to_owned())
+            }
+            "discard" => {
+                removal::end(admin, who, id, Removal::Discard).await?;
+                Ok("The event is thrown away; what waited behind it goes on.".to_owned())
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+/// `do` = pause, resume, set or restore, of the upstream.
+pub(super) async fn upstream(form: Form) -> Response {
+    done(form, "/", async |visit, fields| {
+        let (admin, who) = (&visit.admin, visit.who());
+        let expires = fields.get("expires").map(str::to_owned);
+        match fields.need("do")? {
+            pressed @ ("pause" | "resume") => {
+                let paused = Some(pressed == "pause");
+                upstream::change(admin, who, UpstreamPatch { paused, expires, ..UpstreamPatch::default() }).await?;
+                Ok(if paused == Some(true) {
+                    "The upstream is paused: everything waits."
+                } else {
+                    "The upstream gets events again."
+                }
+                .to_owned())
+            }
+            "set" => {
+                let rate = fields.get("rate").map(str::to_owned);
+                let patch = UpstreamPatch { paused: None, concurrency: fields.number("concurrency")?, rate, expires };
+                upstream::change(admin, who, patch).await?;
+                Ok("The upstream is treated differently from now on.".to_owned())
+            }
+            "restore" => {
+                upstream::take_back(admin, who).await?;
+                Ok("The upstream is treated as the file says.".to_owned())
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+fn unknown(what: &str) -> Problem {
+    Problem::Parameter(format!("do: there is nothing called {what:?} to do here"))
+}

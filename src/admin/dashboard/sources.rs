@@ -1,0 +1,88 @@
+//! The sources: what came in through each, which secrets it was verified with, and why keys were missing.
+
+use askama::Template;
+use axum::response::Response;
+
+use super::shell::{Shell, live_page};
+use super::{Visit, encoded};
+use crate::admin::problem::Problem;
+use crate::admin::words;
+use crate::driver::SourceInfo;
+use crate::event::Wall;
+
+#[derive(Template)]
+#[template(path = "sources.html")]
+struct Page {
+    shell: Shell,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    name: String,
+    link: String,
+    path: String,
+    methods: String,
+    verify: String,
+    key: Option<String>,
+    key_signed: bool,
+    accepted: String,
+    delivered: String,
+    dead: String,
+    /// The part of accepted events without a key, and the reasons.
+    fallback: Option<(String, Vec<(&'static str, String)>)>,
+    suppressed: Option<String>,
+    secrets: Vec<Secret>,
+    skew: Option<String>,
+}
+
+struct Secret {
+    index: usize,
+    matches: String,
+    /// When it ends, in words.
+    ends: Option<String>,
+}
+
+/// The page.
+pub(super) async fn show(visit: Visit) -> Response {
+    live_page(visit, ("sources", "Sources"), |visit, shell| async move { made(&visit, shell) }).await
+}
+
+fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
+    let row = |source: &SourceInfo| Row::of(visit, source);
+    Ok(Page { shell, rows: visit.admin.handle.sources().iter().map(row).collect() })
+}
+
+impl Row {
+    fn of(visit: &Visit, source: &SourceInfo) -> Self {
+        let numbers = visit.admin.handle.metrics().numbers_of(&source.name, source.secrets.len());
+        let now = visit.admin.handle.now().wall;
+        let without_key: u64 = numbers.fallback.iter().map(|(_, count)| count).sum();
+        #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+        let part = words::percent(without_key as f64 / numbers.accepted.max(1) as f64);
+        let reasons = numbers.fallback.iter().filter(|(_, count)| *count > 0);
+        let reasons = reasons.map(|(reason, count)| (*reason, words::count(*count))).collect();
+        let secret = |(index, (matches, until)): (usize, (&u64, &Option<Wall>))| Secret {
+            index,
+            matches: words::count(*matches),
+            ends: until.map(|at| {
+                if at <= now { "has ended".to_owned() } else { format!("ends in {}", words::span(at.since(now))) }
+            }),
+        };
+        Self {
+            name: source.name.to_string(),
+            link: encoded(&source.name),
+            path: source.path.clone(),
+            methods: source.methods.join(", "),
+            verify: source.verify.clone(),
+            key: source.key.clone(),
+            key_signed: source.key_signed,
+            accepted: words::count(numbers.accepted),
+            delivered: words::count(numbers.delivered),
+            dead: words::count(numbers.dead),
+            fallback: (without_key > 0).then_some((part, reasons)),
+            suppressed: (numbers.suppressed > 0).then(|| words::count(numbers.suppressed)),
+            secrets: numbers.matches.iter().zip(&source.secrets).enumerate().map(secret).collect(),
+            skew: (numbers.skew_s.abs() >= 1.0).then(|| format!("{:+.0} s", numbers.skew_s)),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The dashboard of a real gateway: in a real browser, and as plain pages without one.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its world has failed")]
+#![expect(clippy::expect_used, reason = "likewise")]
+#![expect(clippy::panic, reason = "likewise")]
+
+#[path = "dashboard/browser.rs"]
+mod browser;
+#[path = "dashboard/html.rs"]
+mod html;
+#[path = "dashboard/pictures.rs"]
+mod pictures;
+mod support;
+
+use std::time::Duration;
+
+use browser::browse;
+use support::upstream::{Upstream, answer, upstream};
+use support::{Client, Gateway, Request, Response, gateway, get, post};
+
+const NOISY: &str = "noisy.myshopify.com";
+const QUIET: &str = "quiet.myshopify.com";
+
+/// What no page may hold anywhere but as text.
+const SCRIPT: &str = "<script>document.title='owned'</script>";
+
+/// A gateway before a receiver of eight slots that takes a tenth of a second for an event of the noisy store.
+fn world() -> (Upstream, Gateway) {
+    let upstream = upstream(|request| {
+        let slow = request.group() == NOISY;
+        answer(200).after(if slow { Duration::from_millis(100) } else { Duration::ZERO })
+    });
+    let yaml = format!(
+        r#"
+upstream: {{ url: "{}", concurrency: 8 }}
+sources:
+  - path: /webhooks/shopify
+    verify: {{ provider: shopify, secret: "{}" }}
+"#,
+        upstream.url(),
+        support::SHOPIFY_SECRET,
+    );
+    (upstream, gateway(&yaml).start())
+}
+
+fn send(gateway: &Gateway, shop: &str, events: usize) {
+    let mut client = gateway.client();
+    for number in 0..events {
+        let body = format!("{{\"id\":{number}}}");
+        let response = client.send(&post("/webhooks/shopify", body.as_bytes()).shopify(shop));
+        assert_eq!(response.status, 200, "{}", response.text());
+    }
+}
+
+/// More events than the noisy store's share of the slots can deliver while a test runs.
+fn flood(gateway: &Gateway) {
+    std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| send(gateway, NOISY, 250)))));
+}
+
+/// A page as a browser asks for it.
+fn page(path: &str) -> Request {
+    get(path).header("Accept", "text/html").header("Sec-Fetch-Site", "none")
+}
+
+fn form(path: &str, body: &str) -> Request {
+    let request = post(path, body.as_bytes()).without("Host").header("Host", "127.0.0.1");
+    request.header("Content-Type", "application/x-www-form-urlencoded").header("Accept", "text/html")
+}
+
+/// The cookie of a new session, as a browser sends it.
+fn sign_in(gateway: &Gateway) -> String {
+    let body = format!("token={}&to=/", gateway.token());
+    let response = Client::to(gateway.admin).send(&form("/sign-in", &body));
+    assert_eq!(response.status, 303, "{}", response.text());
+    response.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+}
+
+fn shown(gateway: &Gateway, cookie: &str, path: &str) -> Response {
+    Client::to(gateway.admin).send(&page(path).header("Cookie", cookie))
+}
+
+/// The word that the forms of a page carry.
+fn word_of(page: &str) -> String {
+    let at = page.split_once("name=\"word\" value=\"").expect("a form with a word").1;
+    at.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_noisy_group_is_seen_paused_and_resumed_and_others_go_on() {
+    let (upstream, gateway) = world();
+    flood(&gateway);
+    browse(&gateway, async |browser| {
+        browser.sign_in(&gateway, "/").await;
+        browser.see_text("verdict", &format!("{NOISY} is noisy"), true).await;
+        browser.press(&format!("#noisy button[aria-label='Pause {NOISY}']")).await;
+        browser.see_text("main", &format!("{NOISY} is paused"), true).await;
+
+        browser.press("#noisy tbody th a").await;
+        browser.see_text("why", "paused", true).await;
+        // What was in flight at that moment has ended when the page says so.
+        browser.see_text("in-flight", "0", true).await;
+        let before = browser.text("#backlog").await;
+        send(&gateway, QUIET, 20);
+        upstream.wait_until(|received| received.iter().filter(|request| request.group() == QUIET).count() == 20);
+        browser.client.refresh().await.unwrap();
+        assert_eq!(browser.text("#backlog").await, before, "a paused group's backlog moves");
+
+        browser.press("#press button[value=resume]").await;
+        browser.see_text("main", &format!("{NOISY} runs again"), true).await;
+        // By itself: nobody loads the page again.
+        browser.see_text("backlog", &before, false).await;
+        assert_eq!(browser.text("#live-state").await, "live");
+    });
+}
+
+#[test]
+fn what_strangers_wrote_stays_text() {
+    let (upstream, gateway) = world();
+    let body = format!("{{\"note\":\"{SCRIPT}\"}}");
+    let sent = post("/webhooks/shopify", body.as_bytes())
+        .shopify(SCRIPT)
+        .without("X-Shopify-Topic")
+        .without("X-Shopify-Webhook-Id")
+        .header("X-Shopify-Topic", SCRIPT)
+        .header("X-Shopify-Webhook-Id", SCRIPT)
+        .header("X-Note", SCRIPT);
+    assert_eq!(gateway.client().send(&sent).status, 200);
+    upstream.wait_for(1);
+    let event = gateway.events("")[0].clone();
+    browse(&gateway, async |browser| {
+        browser.sign_in(&gateway, &format!("/events/{}", event["id"].as_str().unwrap())).await;
+        assert!(browser.text("#body").await.contains(SCRIPT), "the body is shown as it is");
+        for path in [
+            "/events",
+            "/",
+            "/rejections",
+            "/events?provider_event_id=%3Cscript%3Edocument.title%3D'owned'%3C/script%3E",
+        ] {
+            browser.open_page(path).await;
+            let (scripts, title) = (
+                browser.client.execute("return document.scripts.length", vec![]).await.unwrap(),
+                browser.client.title().await.unwrap(),
+            );
+            assert_eq!((scripts.as_u64(), title.contains("owned")), (Some(1), false), "{path}");
+        }
+        // The last one found the event by an id that is a script.
+        assert_eq!(browser.client.find_all(fantoccini::Locator::Css("tbody tr")).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn every_page_reads_without_a_script_and_asks_nobody_else() {
+    let (upstream, gateway) = world();
+    send(&gateway, QUIET, 3);
+    let refused = post("/webhooks/shopify", b"{}").header("X-Shopify-Hmac-Sha256", "AAAA");
+    assert_eq!(gateway.client().send(&refused).status, 401);
+    upstream.wait_for(3);
+    let cookie = sign_in(&gateway);
+    let id = gateway.events("")[0]["id"].as_str().unwrap().to_owned();
+    let paths = [
+        "/",
+        "/groups",
+        "/groups?sort=age&filter=quiet",
+        "/events",
+        "/events?status=delivered",
+        "/dead",
+        "/rejections",
+        "/sources",
+        "/jobs",
+        "/alerts",
+        "/audit",
+        "/configuration",
+    ];
+    let one = [format!("/group?name={QUIET}"), format!("/events/{id}")];
+    for path in paths.into_iter().chain(one.iter().map(String::as_str)) {
+        let response = shown(&gateway, &cookie, path);
+        let text = response.text();
+        assert_eq!(response.status, 200, "{path}: {text}");
+        assert!(response.header("content-security-policy").unwrap().starts_with("default-src 'none'"), "{path}");
+        assert_eq!(response.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(html::fault(&text), None, "{path}: {text}");
+        let values = text.split("=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let outside = values.filter(|value| value.starts_with("http") || value.starts_with("//"));
+        let outside: Vec<&str> = outside.filter(|value| *value != "http://www.w3.org/2000/svg").collect();
+        assert!(outside.is_empty(), "{path} names another place: {outside:?}");
+        assert!(!text.contains("style=") && !text.contains("<style"), "{path}: the policy forbids styles in a page");
+        assert!(!text.contains(support::SHOPIFY_SECRET) && !text.contains(&gateway.token()), "{path} holds a secret");
+    }
+    let unknown = shown(&gateway, &cookie, "/nowhere");
+    assert_eq!((unknown.status, html::fault(&unknown.text())), (404, None));
+}
+
+#[test]
+fn pages_need_a_session_and_forms_their_word() {
+    let (_upstream, gateway) = world();
+    let ask = |request: &Request| Client::to(gateway.admin).send(request);
+    let led = ask(&page("/groups?sort=age"));
+    assert_eq!((led.status, led.header("location")), (303, Some("/sign-in?to=%2Fgroups%3Fsort%3Dage")));
+    assert_eq!(ask(&get("/groups")).status, 401, "a program is told");
+    assert_eq!(gateway.get("/groups").status, 200, "the token reads, too");
+    assert_eq!(ask(&page("/sign-in")).status, 200);
+
+    assert_eq!(ask(&form("/sign-in", "token=wrong")).status, 401);
+    let away = format!("token={}&to=//evil.example", gateway.token());
+    assert_eq!(ask(&form("/sign-in", &away)).header("location"), Some("/"));
+    let signed_in = ask(&form("/sign-in", &format!("token={}", gateway.token())));
+    let set = signed_in.header("set-cookie").unwrap();
+    assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict") && !set.contains(&gateway.token()), "{set}");
+
+    let cookie = sign_in(&gateway);
+    let word = word_of(&shown(&gateway, &cookie, "/").text());
+    let pause = |body: &str| form("/group", &format!("name={QUIET}&do=pause{body}"));
+    let is_paused = || gateway.json(&format!("/api/v1/group?name={QUIET}"))["paused"] == true;
+    let signed = format!("&word={word}");
+    let token = format!("Bearer {}", gateway.token());
+    for (what, request, status) in [
+        ("no session", pause(&signed), 303),
+        ("no word", pause("").header("Cookie", &cookie), 403),
+        ("a wrong word", pause("&word=x").header("Cookie", &cookie), 403),
+        ("another session's word", pause(&signed).header("Cookie", sign_in(&gateway)), 403),
+        ("from elsewhere", pause(&signed).header("Cookie", &cookie).header("Origin", "http://evil.example"), 403),
+        ("the token instead of a session", pause(&signed).header("Authorization", &token), 403),
+    ] {
+        assert_eq!((ask(&request).status, is_paused()), (status, false), "{what}");
+    }
+    let done = ask(&pause(&signed).header("Cookie", &cookie).header("Origin", "http://127.0.0.1"));
+    assert_eq!((done.status, is_paused()), (303, true), "{}", done.text());
+
+    let followed = page("/groups").header("Sec-Fetch-Mode", "navigate").without("Sec-Fetch-Site");
+    let followed = ask(&followed.header("Sec-Fetch-Site", "cross-site").header("Cookie", &cookie));
+    assert_eq!(followed.status, 403);
+    assert!(followed.text().contains("href=\"/groups\""), "a person may go on: {}", followed.text());
+
+    assert_eq!(ask(&form("/sign-out", &format!("word={word}")).header("Cookie", &cookie)).status, 303);
+    assert_eq!(shown(&gateway, &cookie, "/").status, 303, "signed out");
+}
