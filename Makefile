@@ -17,7 +17,7 @@ DATA ?= ./fairlane-data
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check test run crash sim fuzz contract bench bench-history bench-verify screenshots
+.PHONY: help demo setup check test run crash sim fairness fuzz contract bench bench-history bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,17 @@ crash: ## Kill it CRASH_ROUNDS times (100) at random points: nothing that was ac
 
 sim: ## The engine against a model world in virtual time, with faults (SIM_SEED= repeats one, SIM_SEEDS= widens)
 	$(CARGO) test --locked --test sim -- --nocapture
+
+fairness: setup ## Repeat every number and picture of docs/fairness.md (release; pictures in target/fairness)
+	$(CARGO) test --locked --release --lib engine::tests::fair -- --nocapture --test-threads 1 | grep '^| '
+	$(CARGO) test --locked --release --lib engine::tests::evidence -- --nocapture --test-threads 1 | grep '^| '
+	$(CARGO) test --locked --release --lib engine::tests::cold -- --nocapture --test-threads 1 | grep '^| '
+	$(CARGO) test --locked --release --test fairness --test order -- --nocapture | grep '^| \|^test '
+	$(CARGO) build --locked --release
+	@for scenario in flood 500-floods hang import outbreak; do \
+		target/release/fairlane simulate --scenario $$scenario --one-queue --out target/fairness/$$scenario; \
+	done
+	time target/release/fairlane simulate --scenario storm --drain 1d
 
 fuzz: ## Mutated requests through every scheme and key for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --test fuzz -- --nocapture

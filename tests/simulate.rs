@@ -99,6 +99,27 @@ fn weights_caps_and_slots_are_tried_side_by_side() {
     assert!(runs[2]["seconds"].as_f64().unwrap() < 1.0, "{}", runs[2]);
 }
 
+/// Ten events of one conversation at once take ten calls, one after another; without an order key all go at once.
+#[test]
+fn events_with_an_order_key_go_one_after_another() {
+    let arrivals = |order: &dyn Fn(u32) -> Value| {
+        let line = |number| json!({ "at": 0, "group": "a", "seconds": 1, "order": order(number) }).to_string() + "\n";
+        (0..8).map(line).collect::<String>()
+    };
+    let took = |input: &str, arguments: &[&str]| report(arguments, input)["runs"][0]["seconds"].clone();
+    assert_eq!(took(&arrivals(&|_| Value::Null), &["-"]), json!(1.0));
+    assert_eq!(took(&arrivals(&|_| json!("one")), &["-"]), json!(8.0));
+    assert_eq!(took(&arrivals(&|number| json!((number % 4).to_string())), &["-"]), json!(2.0));
+    // Of captured requests a rule finds it.
+    let captured =
+        |key: u32| json!({ "at": 0, "url": "http://a/in", "headers": [["X-T", "a"], ["X-C", key.to_string()]] });
+    let lines: String = (0..8).map(|number| captured(number % 2).to_string() + "\n").collect();
+    let arguments = ["-", "--key", "headers.x-t", "--order", "headers.x-c", "--call", "50ms"];
+    let with = took(&lines, &arguments).as_f64().unwrap();
+    let without = took(&lines, &["-", "--key", "headers.x-t", "--call", "50ms"]).as_f64().unwrap();
+    assert!(with > without, "{with} s in order, {without} s without");
+}
+
 #[test]
 fn configurations_are_tried_side_by_side() {
     let folder = tempfile::tempdir().unwrap();

@@ -28,6 +28,9 @@ pub(super) struct RuleArguments {
     /// Splits each group into lanes by a second rule
     #[arg(long, value_name = "EXPR", value_parser = spec)]
     within: Option<RuleSpec>,
+    /// What stays in order: of no use to `keys`, which counts
+    #[arg(skip)]
+    order: Option<RuleSpec>,
     /// Only requests on this path, which may name segments for path.NAME, e.g. '/hooks/{account}'
     #[arg(long, value_name = "PATH", value_parser = Pattern::parse)]
     path: Option<Pattern>,
@@ -79,6 +82,14 @@ pub(super) struct Asked {
     /// The path whose requests it is for; of all where there is none.
     path: Option<usize>,
     within: Option<usize>,
+    order: Option<Sequence>,
+}
+
+/// What stays in order within a group.
+#[derive(Clone, Copy, Debug)]
+enum Sequence {
+    Group,
+    Rule(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -121,9 +132,9 @@ impl RuleArguments {
         }
     }
 
-    /// The one rule `key`, whose groups `within` splits.
-    pub(super) fn one(key: RuleSpec, within: Option<RuleSpec>) -> Self {
-        Self { keys: vec![key], within, ..Self::default() }
+    /// The one rule `key`, whose groups `within` splits; events of a group with the same `order` go one after another.
+    pub(super) fn one(key: RuleSpec, within: Option<RuleSpec>, order: Option<RuleSpec>) -> Self {
+        Self { keys: vec![key], within, order, ..Self::default() }
     }
 
     /// The rules of a configuration's sources.
@@ -135,12 +146,14 @@ impl RuleArguments {
         let mut rules = Rules::on(self.path.clone().into_iter().collect());
         let path = self.path.as_ref().map(|_| 0);
         let within = self.within.as_ref().map(parsed).transpose()?;
+        let order = self.order.as_ref().map(parsed).transpose()?;
         for key in &self.keys {
             let rule = parsed(key)?;
             let is_join = matches!(key, RuleSpec::Join(_));
             rules.add(rule.text().to_owned(), &rule, (None, None), within.as_ref(), path);
+            let order = order.as_ref().map(|rule| Sequence::Rule(rules.plan.add(rule, None)));
             if let Some(last) = rules.asked.last_mut() {
-                last.is_join = is_join;
+                (last.is_join, last.order) = (is_join, order);
             }
         }
         for name in &self.providers {
@@ -180,7 +193,14 @@ impl Rules {
     pub(super) fn stored() -> Self {
         let mut rules = Self::on(Vec::new());
         let name = "as stored".to_owned();
-        rules.asked.push(Asked { name, is_join: false, how: How::Stored, path: None, within: None });
+        rules.asked.push(Asked {
+            name,
+            is_join: false,
+            how: How::Stored,
+            path: None,
+            within: None,
+            order: Some(Sequence::Group),
+        });
         rules
     }
 
@@ -189,6 +209,8 @@ impl Rules {
     pub(super) fn of_sources(config: &crate::config::Config) -> Self {
         let mut rules = Self::on(config.sources.iter().map(|source| source.path.clone()).collect());
         for (at, source) in config.sources.iter().enumerate() {
+            let order = source.order.as_ref();
+            let order = order.map(|order| order.rule().map_or(Sequence::Group, |rule| rules.ordered_by(rule)));
             let mut known: Vec<String> = Vec::new();
             for sender in &source.senders {
                 let text = sender.key.as_ref().map_or("no rule", |key| key.rule.text());
@@ -204,12 +226,17 @@ impl Rules {
                     }
                     None => {
                         let how = How::NoRule;
-                        rules.asked.push(Asked { name, is_join: false, how, path: Some(at), within: None });
+                        rules.asked.push(Asked { name, is_join: false, how, path: Some(at), within: None, order });
                     }
                 }
+                rules.asked.last_mut().into_iter().for_each(|asked| asked.order = order);
             }
         }
         rules
+    }
+
+    fn ordered_by(&mut self, rule: &Rule) -> Sequence {
+        Sequence::Rule(self.plan.add(rule, None))
     }
 
     fn add(
@@ -223,7 +250,7 @@ impl Rules {
         let number = self.plan.add(rule, namespace);
         let within = within.map(|rule| self.plan.add(rule, None));
         let how = How::Rule { number, namespace: namespace.map(str::to_owned), reserved };
-        self.asked.push(Asked { name, is_join: false, how, path, within });
+        self.asked.push(Asked { name, is_join: false, how, path, within, order: None });
     }
 
     /// The rules, in the order of their numbers.
@@ -231,8 +258,8 @@ impl Rules {
         &self.asked
     }
 
-    /// Gives what each rule makes of a request to `see`, with the rule's number; false where no rule is for its path.
-    pub(super) fn run(&self, seen: &Seen, see: &mut dyn FnMut(usize, Answer)) -> bool {
+    /// Gives what each rule makes of a request to `see`, with the rule's number and the order key; false where no rule is for its path.
+    pub(super) fn run(&self, seen: &Seen, see: &mut dyn FnMut(usize, Answer, Option<Group>)) -> bool {
         let found = if self.paths.is_empty() { None } else { self.router.find(&seen.path) };
         let path = found.as_ref().map(|found| found.index);
         let names = found.map(|found| found.names).unwrap_or_default();
@@ -248,7 +275,8 @@ impl Rules {
         for (number, asked) in self.asked.iter().enumerate() {
             if asked.path.is_none() || asked.path == path {
                 any = true;
-                see(number, asked.answer(&mut reading, seen));
+                let answer = asked.answer(&mut reading, seen);
+                see(number, answer, asked.order(&mut reading, seen));
             }
         }
         any
@@ -269,6 +297,17 @@ impl Asked {
         };
         let inner = self.within.and_then(|rule| reading.find(rule).ok());
         Ok(Lane { group, inner: inner.map(|found: Found| found.group(None)) })
+    }
+}
+
+impl Asked {
+    fn order(&self, reading: &mut Reading<'_>, seen: &Seen) -> Option<Group> {
+        match (&self.how, self.order?) {
+            (How::Stored, _) => seen.order.clone(),
+            (_, Sequence::Group) => Some(Group::reserved("group")),
+            // Without a key there is nothing to wait for.
+            (_, Sequence::Rule(rule)) => reading.find(rule).ok().map(|found| found.group(None)),
+        }
     }
 }
 
@@ -295,12 +334,13 @@ mod tests {
             body: Bytes::from(body.to_owned()),
             at: None,
             stored: None,
+            order: None,
         }
     }
 
     fn answers(rules: &Rules, seen: &Seen) -> Vec<(usize, String)> {
         let mut all = Vec::new();
-        rules.run(seen, &mut |number, answer| {
+        rules.run(seen, &mut |number, answer, _| {
             let text = answer.map(|lane| {
                 let inner = lane.inner.map_or_else(String::new, |inner| format!("/{inner}"));
                 format!("{}{inner}", lane.group)
@@ -348,6 +388,6 @@ mod tests {
         };
         let rules = arguments.rules(false).unwrap_or_else(|_| panic!("rules"));
         assert_eq!(answers(&rules, &seen("/hooks/a", "")), [(0, "a".to_owned())]);
-        assert!(!rules.run(&seen("/other", ""), &mut |_, _| panic!("not its path")));
+        assert!(!rules.run(&seen("/other", ""), &mut |_, _, _| panic!("not its path")));
     }
 }

@@ -10,7 +10,7 @@ use http::HeaderMap;
 
 use super::capture::many;
 use crate::app;
-use crate::event::{Event, KeySource, Lane, Wall};
+use crate::event::{Event, Group, KeySource, Lane, Wall};
 
 /// Requests that could not be read and are told one by one.
 const PROBLEMS_MAX: usize = 5;
@@ -52,6 +52,8 @@ pub(super) struct Seen {
     pub(super) at: Option<Wall>,
     /// Where it waited, and where its key came from; only of a store.
     pub(super) stored: Option<(Lane, KeySource)>,
+    /// Its order key; only of a store.
+    pub(super) order: Option<Group>,
 }
 
 /// What was read.
@@ -153,7 +155,15 @@ impl From<many::Request> for Seen {
     fn from(request: many::Request) -> Self {
         let many::Request { parts, body, at } = request;
         let path = parts.uri.path().to_owned();
-        Self { headers: parts.headers, path, query: parts.uri.query().map(str::to_owned), body, at, stored: None }
+        Self {
+            headers: parts.headers,
+            path,
+            query: parts.uri.query().map(str::to_owned),
+            body,
+            at,
+            stored: None,
+            order: None,
+        }
     }
 }
 
@@ -164,8 +174,8 @@ impl From<Event> for Seen {
             Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
             None => (event.target.into_string(), None),
         };
-        let stored = Some((home, event.key_source));
-        Self { headers: event.headers, path, query, body: event.body, at: Some(event.received), stored }
+        let (stored, order) = (Some((home, event.key_source)), event.order);
+        Self { headers: event.headers, path, query, body: event.body, at: Some(event.received), stored, order }
     }
 }
 

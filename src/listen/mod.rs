@@ -167,6 +167,14 @@ pub enum Order {
     Key(key::Rule),
 }
 
+impl Order {
+    /// The rule that finds the key; `None` where everything of a group stays in order.
+    #[must_use]
+    pub fn rule(&self) -> Option<&key::Rule> {
+        if let Self::Key(rule) = self { Some(rule) } else { None }
+    }
+}
+
 /// What a sender's repeats are known by.
 #[derive(Clone, Debug)]
 pub struct Dedupe {

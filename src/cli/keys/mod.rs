@@ -82,7 +82,7 @@ fn tried(arguments: &Keys, rules: &Rules) -> Result<Report, String> {
     let mut counts: Vec<Count> = rules.asked().iter().map(|_| Count::default()).collect();
     let mut elsewhere = 0;
     let told = arguments.origin.each(&mut |seen| {
-        let any = rules.run(&seen, &mut |number, answer| {
+        let any = rules.run(&seen, &mut |number, answer, _| {
             if let Some(count) = counts.get_mut(number) {
                 count.add(answer);
             }

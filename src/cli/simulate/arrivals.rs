@@ -26,6 +26,8 @@ pub(super) struct Arrival {
     pub(super) lane: u32,
     /// How long the receiver takes, in microseconds; 0: drawn at random.
     pub(super) call_us: u32,
+    /// Events of a lane that share it go one after another; 0: none. From [`Traffic::order`].
+    pub(super) order: u32,
     pub(super) answer: Answer,
 }
 
@@ -37,6 +39,7 @@ pub(super) struct Traffic {
     /// What kind of lane each is, where that is known; its figures are shown by kind then.
     pub(super) kinds: Vec<&'static str>,
     numbers: HashMap<Lane, u32>,
+    orders: HashMap<(u32, Group), u32>,
 }
 
 impl Traffic {
@@ -49,6 +52,17 @@ impl Traffic {
         self.lanes.push(lane.clone());
         self.numbers.insert(lane.clone(), number);
         number
+    }
+
+    /// The number of this order key of a lane, from 1.
+    pub(super) fn order(&mut self, lane: u32, key: Group) -> u32 {
+        let next = u32::try_from(self.orders.len() + 1).unwrap_or(u32::MAX);
+        *self.orders.entry((lane, key)).or_insert(next)
+    }
+
+    /// How many order keys there are.
+    pub(super) fn orders(&self) -> usize {
+        self.orders.len()
     }
 
     /// A new lane of this kind.

@@ -1,4 +1,4 @@
-//! Arrivals from outside: JSON lines of `{at, group[, within, seconds, status]}`, a capture that has times, or a store.
+//! Arrivals from outside: JSON lines of `{at, group[, within, order, seconds, status]}`, a capture that has times, or a store.
 
 use std::io::{BufRead, BufReader, Cursor, Read as _};
 use std::path::Path;
@@ -18,6 +18,8 @@ struct Line {
     at: Moment,
     group: String,
     within: Option<String>,
+    /// Events of a lane with the same one go one after another.
+    order: Option<String>,
     /// How long the receiver takes.
     seconds: Option<f64>,
     /// What it answers, every time; 0 for no answer.
@@ -80,7 +82,7 @@ fn lines(reader: impl BufRead) -> Result<Traffic, String> {
 }
 
 fn line(traffic: &mut Traffic, text: &[u8]) -> Result<(), String> {
-    let Line { at, group, within, seconds, status } =
+    let Line { at, group, within, order, seconds, status } =
         serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let call_us = match seconds {
         None => 0,
@@ -95,7 +97,8 @@ fn line(traffic: &mut Traffic, text: &[u8]) -> Result<(), String> {
     };
     let lane = Lane { group: written(&group), inner: within.as_deref().map(written) };
     let lane = traffic.lane(&lane);
-    traffic.add(Arrival { at_us: at.micros()?, lane, call_us, answer })
+    let order = order.map_or(0, |order| traffic.order(lane, written(&order)));
+    traffic.add(Arrival { at_us: at.micros()?, lane, call_us, order, answer })
 }
 
 /// A group as lists show it, or any other text as a key.
@@ -104,8 +107,8 @@ fn written(text: &str) -> Group {
 }
 
 /// One that succeeds, after as long as calls take.
-fn arrival(at_us: u64, lane: u32) -> Arrival {
-    Arrival { at_us, lane, call_us: 0, answer: arrivals::Answer::Status(200) }
+fn arrival(at_us: u64, lane: u32, order: u32) -> Arrival {
+    Arrival { at_us, lane, call_us: 0, order, answer: arrivals::Answer::Status(200) }
 }
 
 /// Requests on their way to arrivals.
@@ -128,20 +131,21 @@ impl Requests {
             return;
         };
         // Where several rules are for its path, the first that finds something.
-        let mut found: Option<Answer> = None;
-        self.rules.run(seen, &mut |_, answer| {
-            if found.as_ref().is_none_or(|found| found.is_err() && answer.is_ok()) {
-                found = Some(answer);
+        let mut found: Option<(Answer, Option<Group>)> = None;
+        self.rules.run(seen, &mut |_, answer, order| {
+            if found.as_ref().is_none_or(|(found, _)| found.is_err() && answer.is_ok()) {
+                found = Some((answer, order));
             }
         });
-        let Some(answer) = found else {
+        let Some((answer, order)) = found else {
             self.elsewhere += 1;
             return;
         };
         let lane = answer.unwrap_or_else(|_| Lane { group: Group::fallback(), inner: None });
         let lane = self.traffic.lane(&lane);
+        let order = order.map_or(0, |order| self.traffic.order(lane, order));
         // Once there are too many, every further one fails.
-        self.failed = self.traffic.add(arrival(at.0, lane)).err();
+        self.failed = self.traffic.add(arrival(at.0, lane, order)).err();
     }
 
     fn found(self, mut told: Told) -> Result<Found, String> {

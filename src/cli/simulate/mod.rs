@@ -35,7 +35,7 @@ use crate::key::RuleSpec;
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("origin").required(true).args(["file", "store", "scenario"]))]
 pub(super) struct Simulate {
-    /// Arrivals, one JSON object a line: {at, group[, within, seconds, status]}; or a capture that has times; - is standard input
+    /// Arrivals, one JSON object a line: {at, group[, within, order, seconds, status]}; or a capture that has times; - is standard input
     file: Option<PathBuf>,
     /// The events of the store in this folder; the gateway may be running
     #[arg(long, value_name = "DIR")]
@@ -54,6 +54,9 @@ pub(super) struct Simulate {
     /// Splits each group of --key into lanes by a second rule
     #[arg(long, value_name = "EXPR", value_parser = spec, requires = "key")]
     within: Option<RuleSpec>,
+    /// Events of a group of --key with the same one go one after another
+    #[arg(long, value_name = "EXPR", value_parser = spec, requires = "key")]
+    order: Option<RuleSpec>,
     /// How long the receiver takes for an event that does not say so: the mean, single calls differ (exponentially)
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time)]
     call: Duration,
@@ -140,7 +143,7 @@ impl Simulate {
     /// The rules for captured and stored requests; `None` where none are named.
     fn rules(&self) -> Result<Option<Rules>, Failed> {
         if let Some(key) = &self.key {
-            return Ok(Some(RuleArguments::one(key.clone(), self.within.clone()).rules(false)?));
+            return Ok(Some(RuleArguments::one(key.clone(), self.within.clone(), self.order.clone()).rules(false)?));
         }
         match self.variants.configs.first() {
             _ if self.store.is_some() => Ok(Some(Rules::stored())),
@@ -160,7 +163,7 @@ fn simulated(arguments: &Simulate) -> Result<(Report, Option<String>), Failed> {
     let rows = Rows::of(&traffic);
     let runs = variants
         .iter()
-        .map(|variant| Figures::of(&traffic, &rows, variant, &world::run(&traffic, variant, conditions)))
+        .map(|variant| Figures::of(&traffic, &rows, variant, world::run(&traffic, variant, conditions)))
         .collect();
     let mut report = Report {
         origin,

@@ -1,7 +1,7 @@
 //! Built-in scenarios: what happened to others, as arrivals. The same seed gives the same events.
 //!
-//! All are for a receiver with the default 64 slots and calls of 50 ms, 1,280 a second, and last a minute. Quiet groups send an event every
-//! six seconds on average.
+//! All are for a receiver with the default 64 slots and calls of 50 ms, 1,280 a second, and last a minute, `storm` five. Quiet groups send an
+//! event every six seconds on average.
 
 use std::time::Duration;
 
@@ -22,12 +22,19 @@ pub(super) enum Scenario {
     Hang,
     /// One group imports 20,000 products and goes on selling; fifty are quiet
     Import,
+    /// Half of a thousand groups turn slow (3 s a call) or hang (10 s) within three seconds, for half a minute
+    Outbreak,
+    /// One of 300 stores sends ten million events in five minutes
+    Storm,
 }
 
 const QUIET: &str = "quiet";
 
-/// Every scenario's length.
+/// The length of all but one.
 const LENGTH: Duration = Duration::from_secs(60);
+
+/// The length of that one.
+const STORM: Duration = Duration::from_secs(300);
 
 /// Between two events of a quiet group.
 const QUIET_EVERY: Duration = Duration::from_secs(6);
@@ -83,6 +90,33 @@ impl Scenario {
                 let lane = stage.traffic.lane_of("its own orders", group, Some(orders));
                 stage.now_and_then(lane, s(0)..LENGTH, s(1), None);
             }
+            Self::Outbreak => {
+                for number in 0..1_000_u32 {
+                    // A quarter of what the receiver takes.
+                    let every = Duration::from_millis(3_125);
+                    if !number.is_multiple_of(2) {
+                        let lane = stage.traffic.lane_of(QUIET, &format!("quiet-{number}"), None);
+                        stage.now_and_then(lane, s(0)..LENGTH, every, None);
+                        continue;
+                    }
+                    let lane = stage.traffic.lane_of("those that turn", &format!("turning-{number}"), None);
+                    let turns = s(10) + s(3).mul_f64(stage.dice.unit());
+                    let call = if number.is_multiple_of(4) { s(3) } else { s(10) };
+                    stage.now_and_then(lane, s(0)..turns, every, None);
+                    stage.now_and_then(lane, turns..s(40), every, Some(call));
+                    stage.now_and_then(lane, s(40)..LENGTH, every, None);
+                }
+            }
+            Self::Storm => {
+                for number in 0..299 {
+                    let lane = stage.traffic.lane_of(QUIET, &format!("store-{number}"), Some("orders/create"));
+                    stage.now_and_then(lane, s(0)..STORM, s(2), None);
+                }
+                let lane = stage.traffic.lane_of("the storm", "storm", Some("products/update"));
+                stage.evenly(lane, s(0)..STORM, 10_000_000);
+                let lane = stage.traffic.lane_of("its own orders", "storm", Some("orders/create"));
+                stage.now_and_then(lane, s(0)..STORM, s(2), None);
+            }
         }
         stage.traffic.in_order()
     }
@@ -121,7 +155,7 @@ impl Stage {
     fn event(&mut self, lane: u32, at: Duration, call: Option<Duration>) {
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let call_us = call.map_or(0, |call| u32::try_from(call.as_micros()).unwrap_or(u32::MAX));
-        let arrival = Arrival { at_us: micros(at), lane, call_us, answer: Answer::Status(200) };
+        let arrival = Arrival { at_us: micros(at), lane, call_us, order: 0, answer: Answer::Status(200) };
         self.traffic.add(arrival).expect("invariant: scenarios are far smaller than the limit");
     }
 }
@@ -132,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_scenario_is_its_seed_and_in_order() {
-        for scenario in Scenario::value_variants() {
+        // The storm is too large to be made four times here, and is made as the others are.
+        for scenario in Scenario::value_variants().iter().filter(|scenario| **scenario != Scenario::Storm) {
             let (one, again, other) = (scenario.traffic(1), scenario.traffic(1), scenario.traffic(2));
             assert_eq!(one.arrivals, again.arrivals);
             assert_ne!(one.arrivals, other.arrivals);

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use super::arrivals::{Arrival, Traffic};
 use crate::engine::{Queued, Settle, Verdict};
-use crate::event::{Lane, Seq, Wall};
+use crate::event::{Group, Lane, Seq, Wall};
 
 /// Where an event stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,6 @@ enum Stage {
 /// What was tried of an event that is not fresh.
 #[derive(Clone, Copy, Debug)]
 struct Tried {
-    queue: u32,
     attempts: u32,
     refused: u32,
     first: Wall,
@@ -33,21 +33,49 @@ struct Queue {
     fresh: VecDeque<u32>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Shelf {
+#[derive(Debug)]
+pub(super) struct Shelf<'t> {
+    traffic: &'t Traffic,
+    /// What the wall clock says when the first event arrives.
+    epoch: Wall,
     stages: Vec<Stage>,
-    received: Vec<u64>,
     queues: Vec<Queue>,
+    /// By the lane of the traffic: the queue that it waits in.
+    queue_of: Vec<u32>,
     numbers: HashMap<Lane, u32>,
+    /// The order keys' names, by their numbers.
+    orders: Vec<Group>,
     tried: HashMap<u64, Tried>,
     due: BTreeSet<(Wall, Seq)>,
     pub(super) delivered: u64,
     pub(super) dead: u64,
 }
 
-impl Shelf {
+impl<'t> Shelf<'t> {
+    /// An empty one, to which events of `traffic` come; `waits_in` says where those of a lane wait.
+    pub(super) fn new(traffic: &'t Traffic, epoch: Wall, waits_in: impl Fn(&Lane) -> Lane) -> Self {
+        let mut shelf = Self {
+            traffic,
+            epoch,
+            stages: Vec::with_capacity(traffic.arrivals.len()),
+            queues: Vec::new(),
+            queue_of: Vec::with_capacity(traffic.lanes.len()),
+            numbers: HashMap::new(),
+            orders: (0..=traffic.orders()).map(|number| Group::of(&[number.to_string()])).collect(),
+            tried: HashMap::new(),
+            due: BTreeSet::new(),
+            delivered: 0,
+            dead: 0,
+        };
+        for lane in &traffic.lanes {
+            let queue = shelf.queue(&waits_in(lane));
+            shelf.queue_of.push(queue);
+        }
+        shelf
+    }
+
     /// The number of a lane's queue.
-    pub(super) fn queue(&mut self, lane: &Lane) -> u32 {
+    fn queue(&mut self, lane: &Lane) -> u32 {
         if let Some(number) = self.numbers.get(lane) {
             return *number;
         }
@@ -67,31 +95,62 @@ impl Shelf {
         self.len() as u64 - self.delivered - self.dead
     }
 
-    /// Adds an event; `None` where there is no such queue.
-    pub(super) fn append(&mut self, queue: u32, received: Wall) -> Option<Queued> {
-        let there = self.queues.get_mut(queue as usize)?;
+    /// When the next event arrives, on the wall clock; `None` after the last.
+    pub(super) fn next(&self) -> Option<Wall> {
+        Some(self.came(self.traffic.arrivals.get(self.len())?))
+    }
+
+    fn came(&self, arrival: &Arrival) -> Wall {
+        Wall(self.epoch.0 + arrival.at_us)
+    }
+
+    /// The next event arrives.
+    pub(super) fn append(&mut self) -> Option<Queued> {
+        let arrival = self.traffic.arrivals.get(self.len())?;
+        let queue = self.queue_of.get(arrival.lane as usize).and_then(|queue| self.queues.get_mut(*queue as usize))?;
         self.stages.push(Stage::Fresh);
-        self.received.push(received.0);
-        let seq = self.stages.len() as u64;
-        there.fresh.push_back(seq as u32);
-        Some(fresh(seq, there.lane.clone(), received))
+        let seq = self.stages.len() as u32;
+        queue.fresh.push_back(seq);
+        self.queued(seq)
+    }
+
+    /// An event's arrival and its queue's number.
+    fn of(&self, seq: Seq) -> Option<(&'t Arrival, u32)> {
+        let arrival = self.traffic.arrivals.get(usize::try_from(seq.0).ok()?.checked_sub(1)?)?;
+        Some((arrival, *self.queue_of.get(arrival.lane as usize)?))
+    }
+
+    /// A fresh event as the engine is told of it.
+    fn queued(&self, seq: u32) -> Option<Queued> {
+        let seq = Seq(u64::from(seq));
+        let (arrival, queue) = self.of(seq)?;
+        Some(Queued {
+            seq,
+            lane: self.queues.get(queue as usize)?.lane.clone(),
+            owner: None,
+            order: if arrival.order == 0 { None } else { self.orders.get(arrival.order as usize).cloned() },
+            received: self.came(arrival),
+            replays: 0,
+            attempts: 0,
+            refused: 0,
+            first_attempt: None,
+            due: None,
+        })
     }
 
     /// A lane's fresh events behind `after`, and whether there are more than `n`.
     pub(super) fn load(&mut self, lane: &Lane, after: Seq, n: usize) -> (Vec<Queued>, bool) {
-        let Self { queues, numbers, stages, received, .. } = self;
-        let Some(queue) = numbers.get(lane).and_then(|number| queues.get_mut(*number as usize)) else {
-            return (Vec::new(), false);
-        };
+        let Self { queues, numbers, stages, .. } = self;
+        let Some(number) = numbers.get(lane).copied() else { return (Vec::new(), false) };
         let is_fresh = |seq: u32| stages.get(seq as usize - 1) == Some(&Stage::Fresh);
-        while queue.fresh.pop_front_if(|seq| !is_fresh(*seq)).is_some() {}
+        if let Some(queue) = queues.get_mut(number as usize) {
+            while queue.fresh.pop_front_if(|seq| !is_fresh(*seq)).is_some() {}
+        }
+        let Some(queue) = self.queues.get(number as usize) else { return (Vec::new(), false) };
         let from = queue.fresh.partition_point(|seq| u64::from(*seq) <= after.0);
-        let mut seqs = queue.fresh.range(from..).copied().filter(|seq| is_fresh(*seq));
-        let event = |seq: u32| {
-            let at = received.get(seq as usize - 1).copied().unwrap_or_default();
-            fresh(u64::from(seq), queue.lane.clone(), Wall(at))
-        };
-        let events = seqs.by_ref().take(n).map(event).collect();
+        let is_fresh = |seq: &u32| self.stages.get(*seq as usize - 1) == Some(&Stage::Fresh);
+        let mut seqs = queue.fresh.range(from..).copied().filter(is_fresh);
+        let events = seqs.by_ref().take(n).filter_map(|seq| self.queued(seq)).collect();
         (events, seqs.next().is_some())
     }
 
@@ -105,14 +164,12 @@ impl Shelf {
 
     fn retrying(&self, seq: Seq) -> Option<Queued> {
         let tried = self.tried.get(&seq.0)?;
-        let lane = self.queues.get(tried.queue as usize)?.lane.clone();
-        let received = self.received.get(usize::try_from(seq.0).ok()?.checked_sub(1)?).copied()?;
         Some(Queued {
             attempts: tried.attempts,
             refused: tried.refused,
             first_attempt: Some(tried.first),
             due: tried.due,
-            ..fresh(seq.0, lane, Wall(received))
+            ..self.queued(u32::try_from(seq.0).ok()?)?
         })
     }
 
@@ -123,8 +180,8 @@ impl Shelf {
         }
     }
 
-    /// Makes a settlement durable. `lane` is asked for where an event is begun.
-    pub(super) fn settle(&mut self, settle: &Settle, queue_of: impl Fn(Seq) -> u32) {
+    /// Makes a settlement durable.
+    pub(super) fn settle(&mut self, settle: &Settle) {
         let seq = settle.seq;
         let Some(stage) = usize::try_from(seq.0).ok().and_then(|at| self.stages.get_mut(at.checked_sub(1)?)) else {
             return;
@@ -132,7 +189,7 @@ impl Shelf {
         match &settle.verdict {
             Verdict::Begun => {
                 *stage = Stage::Begun;
-                let new = Tried { queue: queue_of(seq), attempts: 0, refused: 0, first: settle.at, due: None };
+                let new = Tried { attempts: 0, refused: 0, first: settle.at, due: None };
                 self.tried.entry(seq.0).or_insert(new).attempts += 1;
             }
             Verdict::RetryAt(at) => {
@@ -146,7 +203,7 @@ impl Shelf {
             Verdict::Released => {
                 *stage = Stage::Fresh;
                 self.forget(seq);
-                if let Some(queue) = self.queues.get_mut(queue_of(seq) as usize) {
+                if let Some(queue) = self.of(seq).and_then(|(_, queue)| self.queues.get_mut(queue as usize)) {
                     let number = seq.0 as u32;
                     let at = queue.fresh.partition_point(|other| *other < number);
                     if queue.fresh.get(at) != Some(&number) {
@@ -171,29 +228,13 @@ impl Shelf {
     }
 }
 
-fn fresh(seq: u64, lane: Lane, received: Wall) -> Queued {
-    let seq = Seq(seq);
-    Queued {
-        seq,
-        lane,
-        owner: None,
-        order: None,
-        received,
-        replays: 0,
-        attempts: 0,
-        refused: 0,
-        first_attempt: None,
-        due: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Group;
+    use crate::cli::simulate::arrivals::Answer;
 
-    fn settle(shelf: &mut Shelf, seq: u64, verdict: Verdict) {
-        shelf.settle(&Settle { seq: Seq(seq), at: Wall(9), verdict }, |_| 0);
+    fn settle(shelf: &mut Shelf<'_>, seq: u64, verdict: Verdict) {
+        shelf.settle(&Settle { seq: Seq(seq), at: Wall(9), verdict });
     }
 
     fn seqs(found: &(Vec<Queued>, bool)) -> (Vec<u64>, bool) {
@@ -202,10 +243,17 @@ mod tests {
 
     #[test]
     fn what_waits_is_given_in_order_and_what_was_begun_is_not() {
-        let mut shelf = Shelf::default();
-        let lane = Lane { group: Group::of(&["a"]), inner: None };
-        let queue = shelf.queue(&lane);
-        (1..=5).for_each(|at| drop(shelf.append(queue, Wall(at))));
+        let mut traffic = Traffic::default();
+        let number = traffic.lane_of("kind", "a", None);
+        for at_us in 0..5 {
+            let order = if at_us == 4 { traffic.order(number, Group::of(&["k"])) } else { 0 };
+            traffic.add(Arrival { at_us, lane: number, call_us: 0, order, answer: Answer::Status(200) }).unwrap();
+        }
+        let mut shelf = Shelf::new(&traffic, Wall(1), Lane::clone);
+        let lane = traffic.lanes[0].clone();
+        assert_eq!(shelf.next(), Some(Wall(1)));
+        let orders: Vec<bool> = (0..5).map(|_| shelf.append().unwrap().order.is_some()).collect();
+        assert_eq!((orders, shelf.next()), (vec![false, false, false, false, true], None));
         settle(&mut shelf, 1, Verdict::Begun);
         settle(&mut shelf, 3, Verdict::Begun);
         assert_eq!(seqs(&shelf.load(&lane, Seq(0), 2)), (vec![2, 4], true));

@@ -64,9 +64,7 @@ struct World<'t> {
     variant: &'t Variant,
     conditions: Conditions,
     engine: Engine,
-    shelf: Shelf,
-    /// By the lane of the traffic: the queue that it waits in.
-    queues: Vec<u32>,
+    shelf: Shelf<'t>,
     now: Mono,
     flying: HashMap<Ticket, Flight>,
     ends: BinaryHeap<Reverse<(Mono, Ticket)>>,
@@ -77,15 +75,12 @@ struct World<'t> {
 
 /// Runs `traffic` through `variant`.
 pub(super) fn run(traffic: &Traffic, variant: &Variant, conditions: Conditions) -> Outcome {
-    let mut shelf = Shelf::default();
-    let queues = traffic.lanes.iter().map(|lane| shelf.queue(&variant.lane(lane))).collect();
     let mut world = World {
         traffic,
         variant,
         conditions,
         engine: Engine::new(variant.settings.clone(), variant.policies(), conditions.seed),
-        shelf,
-        queues,
+        shelf: Shelf::new(traffic, wall(BEGINNING), |lane| variant.lane(lane)),
         now: BEGINNING,
         flying: HashMap::new(),
         ends: BinaryHeap::new(),
@@ -99,7 +94,7 @@ pub(super) fn run(traffic: &Traffic, variant: &Variant, conditions: Conditions) 
 
 impl World<'_> {
     fn at(&self) -> Now {
-        Now { mono: self.now, wall: Wall(EPOCH_US + self.now.0) }
+        Now { mono: self.now, wall: wall(self.now) }
     }
 
     fn play(&mut self) {
@@ -126,19 +121,15 @@ impl World<'_> {
     }
 
     fn next_arrival(&self) -> Option<Mono> {
-        self.traffic.arrivals.get(self.shelf.len()).map(|arrival| Mono(BEGINNING.0 + arrival.at_us))
+        self.shelf.next().map(|at| Mono(at.0 - EPOCH_US))
     }
 
     /// Tells of the events that have arrived by now.
     fn arrive(&mut self) {
         let now = self.at();
         let mut batch = Vec::new();
-        while batch.len() < BATCH
-            && let Some(arrival) = self.traffic.arrivals.get(self.shelf.len())
-            && Mono(BEGINNING.0 + arrival.at_us) <= self.now
-            && let Some(queue) = self.queues.get(arrival.lane as usize)
-        {
-            batch.extend(self.shelf.append(*queue, now.wall));
+        while batch.len() < BATCH && self.shelf.next().is_some_and(|at| at <= now.wall) {
+            batch.extend(self.shelf.append());
         }
         if !batch.is_empty() {
             self.engine.on_appended(batch, now);
@@ -166,10 +157,7 @@ impl World<'_> {
             match request {
                 Request::Dispatch(dispatch) => self.dispatch(&dispatch),
                 Request::Settle { batch, settlements } => {
-                    let Self { traffic, queues, shelf, .. } = self;
-                    for settle in &settlements {
-                        shelf.settle(settle, |seq| queue_of(traffic, queues, seq));
-                    }
+                    settlements.iter().for_each(|settle| self.shelf.settle(settle));
                     self.engine.on_settled(batch, now);
                 }
                 Request::Load { lane, after, n } => {
@@ -235,10 +223,9 @@ impl World<'_> {
     }
 }
 
-fn queue_of(traffic: &Traffic, queues: &[u32], seq: Seq) -> u32 {
-    let place = usize::try_from(seq.0).unwrap_or(usize::MAX).wrapping_sub(1);
-    let lane = traffic.arrivals.get(place).map(|arrival| arrival.lane as usize);
-    lane.and_then(|lane| queues.get(lane)).copied().unwrap_or(u32::MAX)
+/// What the wall clock says then.
+fn wall(at: Mono) -> Wall {
+    Wall(EPOCH_US + at.0)
 }
 
 /// What a status means for an event, as the deliverer sees it: `docs/delivery.md`.
@@ -270,7 +257,7 @@ mod tests {
         let mut traffic = Traffic::default();
         for (at_ms, group, call_ms, answer) in events {
             let lane = traffic.lane_of("kind", group, None);
-            let arrival = Arrival { at_us: at_ms * 1_000, lane, call_us: call_ms * 1_000, answer: *answer };
+            let arrival = Arrival { at_us: at_ms * 1_000, lane, call_us: call_ms * 1_000, order: 0, answer: *answer };
             traffic.add(arrival).unwrap();
         }
         traffic.in_order()

@@ -37,16 +37,20 @@ fn quiet_waits(rig: &Rig) -> Vec<Duration> {
     quiet.flat_map(|(_, got)| got.waits.clone()).collect()
 }
 
-/// The last row of the table: 64 slots, exponential calls of 50 ms, 500 floods, 500 quiet groups.
-fn beside_floods(floods: usize, burst: u32) -> Vec<Duration> {
-    let mut rig = Rig::new(Settings::default()).answering(exponential(0x9E37_79B9));
-    flood(&mut rig, floods);
-    trickle(&mut rig, 500, burst, ms(35_000));
-    // In the first round everybody is new and nobody has a head start before others.
+/// What 500 quiet groups wait beside `floods`, after the first round: in that everybody is new and nobody has a head start before others.
+pub(super) fn floods_and_bursts(rig: &mut Rig, floods: usize, burst: u32) -> Vec<Duration> {
+    flood(rig, floods);
+    trickle(rig, 500, burst, ms(35_000));
     rig.run(ms(5_000));
     rig.got.values_mut().for_each(|got| got.waits.clear());
     rig.run(ms(30_000));
-    let mut waits = quiet_waits(&rig);
+    quiet_waits(rig)
+}
+
+/// The last row of the table: 64 slots, exponential calls of 50 ms, 500 floods, 500 quiet groups.
+fn beside_floods(floods: usize, burst: u32) -> Vec<Duration> {
+    let mut rig = Rig::new(Settings::default()).answering(exponential(0x9E37_79B9));
+    let mut waits = floods_and_bursts(&mut rig, floods, burst);
     row_of_waits(&format!("{floods} floods, 500 quiet groups, {burst} at a time"), &mut waits);
     waits
 }

@@ -5,6 +5,7 @@ mod bounds;
 mod cold;
 mod cost;
 mod dedicated;
+mod evidence;
 mod fair;
 mod live;
 pub(super) mod model;
