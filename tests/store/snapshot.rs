@@ -100,7 +100,7 @@ impl Snapshot {
         let mut by_lane = std::collections::BTreeMap::<&Lane, (u64, u64, u64, Wall)>::new();
         let waits_from = |pending: &Pending| pending.requeued.unwrap_or(pending.received);
         for pending in &pending {
-            let sums = by_lane.entry(&pending.lane).or_insert((0, 0, 0, waits_from(pending)));
+            let sums = by_lane.entry(&pending.lane).or_insert_with(|| (0, 0, 0, waits_from(pending)));
             sums.0 += u64::from(!pending.open && pending.due.is_none());
             sums.1 += u64::from(!pending.open && pending.due.is_some());
             sums.2 += u64::from(pending.bytes);
