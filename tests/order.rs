@@ -1,5 +1,5 @@
 //! Order through the real binary: per key the receiver's first successes come in the order of arrival, over failures and `kill -9`.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Dead letters and replays, through the real binary: one event, many by a filter, in order, over a kill, paused, cancelled, and from the
 //! command line.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
