@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world has failed")]
 #![expect(clippy::expect_used, reason = "likewise")]
 #![expect(clippy::panic, reason = "likewise")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
 
 #[path = "dashboard/browser.rs"]
 mod browser;
