@@ -1,6 +1,5 @@
 //! What `docs/fairness.md` says beyond the scheduler alone: the spread over shards, two levels and the metrics of the promise, through the
 //! real binary.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -15,7 +14,6 @@ const SHARDS: u16 = 32;
 
 /// 70,000 events of one tenant in 5,000 conversations, ten of another in the middle, in queues by a hash of the key.
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures, shown with --nocapture")]
 fn a_hash_of_the_tenant_piles_up_and_a_hash_of_the_conversation_still_puts_others_behind() {
     let events = |key: &dyn Fn(&str, usize) -> Group| {
         let mut counts = vec![0_u64; usize::from(SHARDS)];
