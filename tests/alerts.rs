@@ -7,6 +7,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -62,19 +63,52 @@ fn pause(gateway: &Gateway, group: &str, paused: bool) {
     assert_eq!(gateway.change("PATCH", &path, &format!("{{\"paused\":{paused}}}")).status, 200);
 }
 
+/// A receiver's door: what is marked to wait gets its answer when it is open.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn upstream(&self) -> Upstream {
+        let gate = self.clone();
+        upstream(move |received| {
+            if received.header("x-waits").is_some() {
+                drop(gate.0.1.wait_while(gate.0.0.lock().unwrap(), |open| !*open).unwrap());
+            }
+            answer(200)
+        })
+    }
+}
+
+/// Gives the group a cap of one and an attempt that lasts until the gate opens; the answer is its event that waits behind it.
+fn stick(gateway: &Gateway, group: &str) -> String {
+    let path = format!("/api/v1/group?name={group}");
+    assert_eq!(gateway.change("PATCH", &path, r#"{"concurrency":1}"#).status, 200);
+    let first = post("/any/x", b"{}").header("X-Key", group).header("X-Waits", "1");
+    assert_eq!(gateway.client().send(&first).status, 200);
+    send(gateway, group)
+}
+
 #[test]
 fn a_group_that_waits_is_told_of_by_name_once_and_so_is_its_end() {
-    let (receiver, told) = (upstream(|_| answer(200)), upstream(|_| answer(200)));
+    let gate = Gate::default();
+    let (receiver, told) = (gate.upstream(), upstream(|_| answer(200)));
     let gateway = gateway(&yaml(&receiver, Some(&told))).start();
-    pause(&gateway, "quiet-store", true);
-    let waiting = send(&gateway, "quiet-store");
+    // Who paused it knows that it waits, and is told nothing; it waits for longer than the other.
+    pause(&gateway, "paused-store", true);
+    let paused = send(&gateway, "paused-store");
+    let waiting = stick(&gateway, "quiet-store");
 
     let firing = heard(&told, "backlog_age", "firing");
     assert_eq!((&firing["severity"], &firing["subject"]), (&"ticket".into(), &"quiet-store".into()));
     assert_eq!(firing["groups"], serde_json::json!(["quiet-store"]));
-    assert_eq!(firing["command"], "fairlane groups resume quiet-store");
+    assert_eq!(firing["command"], "fairlane groups set quiet-store --concurrency 2");
     let text = firing["text"].as_str().unwrap();
-    assert!(text.contains("quiet-store") && text.contains("fairlane groups resume quiet-store"), "{text}");
+    assert!(text.contains("quiet-store") && text.contains("fairlane groups set quiet-store --concurrency 2"), "{text}");
     let request = told.received().remove(0);
     assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", format!("/services/{HUSH}").as_str()));
     assert_eq!(request.header("content-type"), Some("application/json"));
@@ -86,18 +120,23 @@ fn a_group_that_waits_is_told_of_by_name_once_and_so_is_its_end() {
     assert_eq!(listed[0]["groups"], serde_json::json!(["quiet-store"]), "{alerts}");
     assert_eq!(of_kind(&gateway.json("/api/v1/status")["alerts"], "backlog_age").len(), 1);
     assert_eq!(gateway.metric(r#"fairlane_alerts_firing{alert="backlog_age"}"#), Some(1.0));
-    assert_eq!(gateway.metric("fairlane_groups_over_age"), Some(1.0), "the age is the setting's");
+    assert_eq!(
+        gateway.metric("fairlane_groups_over_age"),
+        Some(2.0),
+        "the age is the setting's; the metric takes all groups"
+    );
     let shown = fairlane(&gateway, &["alerts"]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(
-        shown.contains("ticket backlog_age") && shown.contains("\n  fairlane groups resume quiet-store\n"),
+        shown.contains("ticket backlog_age") && shown.contains("\n  fairlane groups set quiet-store --concurrency 2\n"),
         "{shown}"
     );
 
     // What it says to press is what helps.
-    let resumed = fairlane(&gateway, &["groups", "resume", "quiet-store"]);
-    assert!(resumed.status.success(), "{resumed:?}");
+    let pressed = fairlane(&gateway, &["groups", "set", "quiet-store", "--concurrency", "2"]);
+    assert!(pressed.status.success(), "{pressed:?}");
     gateway.wait_for_status(&waiting, "delivered");
+    gate.open();
     let resolved = heard(&told, "backlog_age", "resolved");
     assert_eq!(resolved["fired_at"], firing["fired_at"]);
     assert!(resolved["resolved_at"].is_string(), "{resolved}");
@@ -107,6 +146,8 @@ fn a_group_that_waits_is_told_of_by_name_once_and_so_is_its_end() {
     assert!(of_kind(&alerts["firing"], "backlog_age").is_empty(), "{alerts}");
     assert_eq!(of_kind(&alerts["resolved"], "backlog_age")[0]["state"], "resolved");
     assert_eq!(gateway.metric(r#"fairlane_alerts_total{alert="backlog_age"}"#), Some(1.0));
+    pause(&gateway, "paused-store", false);
+    gateway.wait_for_status(&paused, "delivered");
 
     assert!(!gateway.stderr().contains(HUSH), "the address is a secret: {}", gateway.stderr());
     let checked = fairlane_check(&gateway.config());
@@ -120,7 +161,8 @@ fn fairlane_check(config: &Path) -> String {
 
 #[test]
 fn a_receiver_that_fails_is_tried_again_and_a_slow_one_delays_nobodys_events() {
-    let receiver = upstream(|_| answer(200));
+    let gate = Gate::default();
+    let receiver = gate.upstream();
     let tries = AtomicUsize::new(0);
     let told = upstream(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
         0 => answer(500).body("not now"),
@@ -128,8 +170,7 @@ fn a_receiver_that_fails_is_tried_again_and_a_slow_one_delays_nobodys_events() {
         _ => answer(200).after(Duration::from_secs(3)),
     });
     let gateway = gateway(&yaml(&receiver, Some(&told))).start();
-    pause(&gateway, "stuck", true);
-    send(&gateway, "stuck");
+    stick(&gateway, "stuck");
     let received = told.wait_for(2);
     assert_eq!(message(&received[0]), message(&received[1]), "the same message again");
 

@@ -25,22 +25,27 @@ pub struct Found {
 /// What [`Engine::survey`] found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
-    /// Groups whose oldest pending event is older than was asked for, the oldest first.
+    /// Groups whose oldest pending event is older than was asked for, the oldest first. Those that a person paused wait because they are
+    /// to, and those whose own breaker is not closed are among the `broken`: neither is here.
     pub late: Found,
     /// Groups whose breaker is not closed, those with most pending events first.
     pub broken: Found,
     /// Groups of which a lane has as many order keys as may be, those with most pending events first.
     pub held: Found,
-    /// The groups with most pending events, a thousand at most: how many each has, and how old its oldest is.
+    /// The groups with most pending events but for paused ones, a thousand at most: how many each has, and how old its oldest is.
     pub largest: Vec<(Group, u64, Duration)>,
     /// Pending events of all groups.
     pub pending: u64,
+    /// Those of groups that nobody paused.
+    pub unpaused: u64,
     /// Retries that could go and are too late.
     pub overdue: u64,
     /// Slots that the arrivals of the last minute ask for: how many came a second, times how long each takes.
     pub demand: f64,
     /// Slots that there are.
     pub slots: u32,
+    /// Slots that anybody could take now.
+    pub free: u32,
     /// Dedicated slots, and the groups that would get some where none is free.
     pub dedicated: DedicatedInfo,
     /// The upstream's breaker.
@@ -91,15 +96,19 @@ impl Engine {
             |gid| self.groups.get(gid).map_or(Duration::ZERO, |group| self.oldest(gid, group, &elsewhere, now));
         let (mut old, mut largest) = (Top::of(NAMED_MAX), Top::of(LARGEST_MAX));
         let (mut broken, mut held) = (Top::of(NAMED_MAX), Top::of(NAMED_MAX));
-        let mut pending = 0;
+        let (mut pending, mut unpaused) = (0, 0);
         for (gid, group) in self.groups.iter() {
             let (age, depth) = (oldest(gid), group.counts.total());
             pending += depth;
-            largest.see(depth, gid);
-            if age > late {
-                old.see(age, gid);
+            let is_broken = group.breaker.opened().is_some();
+            if !group.is_paused() {
+                unpaused += depth;
+                largest.see(depth, gid);
+                if age > late && !is_broken {
+                    old.see(age, gid);
+                }
             }
-            if group.breaker.opened().is_some() {
+            if is_broken {
                 broken.see(depth, gid);
             }
             if group.lanes().filter_map(|lid| self.lanes.get(lid)).any(super::LaneState::is_held) {
@@ -121,9 +130,11 @@ impl Engine {
             held: by_depth(&held),
             largest: largest.ids().filter_map(sized).collect(),
             pending,
+            unpaused,
             overdue: self.retries_overdue(overdue),
             demand: self.demand(now),
             slots: self.settings.slots,
+            free: self.slots().free,
             dedicated: self.dedicated(now),
             breaker: self.breaker(),
             violations: self.violations,

@@ -106,9 +106,9 @@ impl Board {
         self.followed.iter().filter(|((other, _), followed)| *other == kind && followed.fired.is_some()).count() as u64
     }
 
-    /// Whether one of a kind fires.
-    pub(super) fn fires(&self, kind: Kind) -> bool {
-        self.count(kind) > 0
+    /// Whether the alert of a kind fires that is about this.
+    pub(super) fn fires(&self, kind: Kind, subject: Option<&str>) -> bool {
+        self.followed.get(&(kind, subject.map(Into::into))).is_some_and(|followed| followed.fired.is_some())
     }
 
     /// What fires, pages first, then the latest first.

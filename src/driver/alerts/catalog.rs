@@ -98,7 +98,8 @@ impl Kind {
                 severity: Page,
                 after: s(0),
                 clear: s(30),
-                when: "more than `backlog_age.groups_over` groups have an event older than `backlog_age.group`",
+                when: "more than `backlog_age.groups_over` groups have an event older than `backlog_age.group`, until 80 % of that number or \
+                       fewer do; groups that are paused, or whose own breaker is open, do not count",
                 means: "Many tenants wait at once, so the cause is not one of them: the upstream is down or slow, or there are too \
                         few slots.",
                 remedy: "Look at the upstream first, then at who holds the slots.",
@@ -109,23 +110,18 @@ impl Kind {
                 severity: Ticket,
                 after: s(0),
                 clear: s(30),
-                when: "one group's oldest event is older than `backlog_age.group` (each group, twenty at most; none while \
-                       `backlog_age_many` fires)",
+                when: "one group's oldest event is older than `backlog_age.group` (each group, twenty at most; none begins while \
+                       `backlog_age_many` fires; not of a group that is paused, or whose own breaker is open)",
                 means: "This tenant waits; the others do not. Often it sends more than its cap or rate lets through, or its calls fail.",
-                remedy: "Read why it does not run; raise its cap or mend what fails. Nothing is lost meanwhile.",
-                press: &[
-                    "fairlane groups why GROUP",
-                    "fairlane groups set GROUP --concurrency N",
-                    "fairlane groups resume GROUP",
-                    "fairlane upstream resume",
-                ],
+                remedy: "Read why it does not run; mend what fails. A larger cap is proposed only where slots are free. Nothing is lost meanwhile.",
+                press: &["fairlane groups why GROUP", "fairlane groups set GROUP --concurrency N", "fairlane upstream"],
             },
             Self::Capacity => Row {
                 name: "capacity",
                 severity: Ticket,
                 after: s(300),
                 clear: s(300),
-                when: "what arrived in a minute takes more worker time than the slots have, for 5 min",
+                when: "what arrived in a minute takes more worker time than the slots have, for 5 min, until it takes 80 % or less",
                 means: "More arrives than the upstream can take. Fairness shares capacity, it does not make any: backlogs grow until \
                         arrivals fall.",
                 remedy: "Add workers to the upstream and raise upstream.concurrency with them, or hold back whoever sends most.",
@@ -136,9 +132,10 @@ impl Kind {
                 severity: Ticket,
                 after: s(120),
                 clear: s(60),
-                when: "one group holds over half of a backlog of at least `skew.max_lag` events, for `skew.window`",
+                when: "one group holds over half of a backlog of at least `skew.max_lag` events, for `skew.window`, until it holds 40 % or \
+                       less; paused groups and their events do not count",
                 means: "One tenant floods. The others do not wait for it; its own events do, and they fill the disk.",
-                remedy: "Find out whether it is meant (an import) or a loop; pause it, move its queue to the dead letters (fairlane groups divert GROUP; a replay brings it back), give it a larger cap, or wait.",
+                remedy: "Find out whether it is meant (an import) or a loop; pause it, move its queue to the dead letters (fairlane groups divert GROUP; a replay brings it back), or wait.",
                 press: &["fairlane groups pause GROUP --expires 1h"],
             },
             Self::DedicatedCeiling => Row {
@@ -148,7 +145,7 @@ impl Kind {
                 clear: s(300),
                 when: "a group would get dedicated slots (`groups.dedicated`), and all such slots are taken (each group)",
                 means: "This tenant demands more than it gets and will not catch up; as many others have slots of their own as may.",
-                remedy: "Raise groups.dedicated.max or the upstream's slots, give the group a larger cap, or hold it back.",
+                remedy: "Raise groups.dedicated.max or the upstream's slots, or hold the group back.",
                 press: &["fairlane groups why GROUP"],
             },
             Self::Skew => Row {
@@ -156,8 +153,9 @@ impl Kind {
                 severity: Ticket,
                 after: s(120),
                 clear: s(60),
-                when: "the fullest of 64 shards holds `skew.ratio` times the median, and is `skew.max_lag` events ahead of it or has an \
-                       event older than `skew.max_age`, for `skew.window`; not while one group holds over half",
+                when: "the fullest of 64 shards holds more than `skew.ratio` times the median, is more than `skew.max_lag` events ahead of \
+                       it and has an event older than `skew.max_age`, for `skew.window`; not while one group holds over half of the \
+                       shard or of all, nor where over half of the shards are empty; paused groups do not count",
                 means: "The backlog lies in few shards. One node serves them all alike; over several nodes, theirs would have most to do.",
                 remedy: "See which groups are largest; a finer key, or a second level (within), spreads them.",
                 press: &["fairlane groups --sort depth"],
@@ -208,7 +206,7 @@ impl Kind {
                 after: s(0),
                 clear: s(60),
                 when: "of the events of a source with a key rule more than `fallback_share` had no key: of those of the last 10 min, at \
-                       least of the last 100",
+                       least of the last 100; until 80 % of that share or less had none",
                 means: "Events without a key share one lane, so one tenant can delay another there.",
                 remedy: "Try the key rule on stored traffic; a provider may have changed its payload.",
                 press: &["fairlane events --group '~fallback' --source SOURCE --limit 5"],
@@ -238,7 +236,8 @@ impl Kind {
                 severity: Ticket,
                 after: s(60),
                 clear: s(300),
-                when: "the median of a source's last 20 signed times is more than 1 min from this machine's clock, for 1 min",
+                when: "the median of a source's last 20 signed times is more than 1 min from this machine's clock, for 1 min, until it is \
+                       80 % of that or less",
                 means: "This machine's clock is wrong, or the sender's is, or its requests are held up on their way. Beyond the tolerance \
                         they are refused as stale.",
                 remedy: "Check that this machine's time is kept by NTP; if it is, the sender's is wrong.",
@@ -259,7 +258,7 @@ impl Kind {
                 severity: Page,
                 after: s(60),
                 clear: s(300),
-                when: "at the rate of the last 5 to 10 min new events would be refused within an hour",
+                when: "at the rate of the last 5 to 10 min new events would be refused within an hour, until it is two",
                 means: "The disk fills faster than it is emptied.",
                 remedy: "See who sends most, whether deliveries go, and what else writes to this disk.",
                 press: &["fairlane groups --sort rate"],

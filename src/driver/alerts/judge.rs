@@ -6,10 +6,13 @@ mod sources;
 mod words;
 
 use super::Settings;
-use super::board::Finding;
+use super::board::{Board, Finding};
 use super::catalog::Kind;
 use super::facts::{Facts, History};
 use crate::event::Now;
+
+/// An alert goes on until what it is about is this part of its mark. `docs/alerts.md` says of which.
+const STILL: f64 = 0.8;
 
 /// What may be said about this moment.
 pub(super) struct Judgement {
@@ -18,11 +21,11 @@ pub(super) struct Judgement {
     pub(super) unknown: Vec<Kind>,
 }
 
-/// Everything that holds now. `many` says whether the page for many late groups fires.
-pub(super) fn judge(facts: &Facts, history: &History, settings: &Settings, many: bool, now: Now) -> Judgement {
+/// Everything that holds now. What fires already is read from the `board`: one alert's words must not contradict another's.
+pub(super) fn judge(facts: &Facts, history: &History, settings: &Settings, board: &Board, now: Now) -> Judgement {
     let mut judgement = Judgement { findings: Vec::new(), unknown: Vec::new() };
     match &facts.survey {
-        Some(survey) => groups::judge(survey, settings, many, now, &mut judgement),
+        Some(survey) => groups::judge(survey, settings, board, now, &mut judgement),
         None => judgement.unknown.extend(Kind::ALL.iter().filter(|kind| kind.needs_survey())),
     }
     for source in &facts.sources {

@@ -36,9 +36,11 @@ fn world() -> World {
         held: Found::default(),
         largest: Vec::new(),
         pending: 0,
+        unpaused: 0,
         overdue: 0,
         demand: 0.0,
         slots: 64,
+        free: 8,
         dedicated: DedicatedInfo::default(),
         breaker: BreakerState::Closed,
         violations: 0,
@@ -70,8 +72,7 @@ impl World {
     /// One look.
     fn look(&mut self) {
         self.history.see(&self.facts, self.now);
-        let many = self.board.fires(Kind::BacklogAgeMany);
-        let judgement = judge(&self.facts, &self.history, &self.settings, many, self.now);
+        let judgement = judge(&self.facts, &self.history, &self.settings, &self.board, self.now);
         let judged = |kind| !judgement.unknown.contains(&kind);
         for alert in self.board.see(judgement.findings, judged, &self.settings, self.now) {
             let sign = if alert.resolved.is_some() { '-' } else { '+' };
@@ -110,6 +111,18 @@ fn found(views: Vec<GroupView>) -> Found {
     Found { count: views.len() as u64, named: views }
 }
 
+/// What waits: for each shard of 64 and number of events a group of its own, the largest first, as `event::shard` lays them out.
+fn laid_out(w: &mut World, groups: Vec<(u16, u64)>) {
+    let mut unused: Vec<Group> = (0..4_000).map(|n| Group::of(&[format!("s{n}")])).collect();
+    let mut of_shard = |number| {
+        let at = unused.iter().position(|group| crate::event::shard(group, 64) == number).unwrap();
+        unused.swap_remove(at)
+    };
+    let survey = w.survey();
+    survey.unpaused = groups.iter().map(|(_, events)| events).sum();
+    survey.largest = groups.into_iter().map(|(shard, events)| (of_shard(shard), events, s(400))).collect();
+}
+
 /// What makes an alert fire, and what ends it; by kind.
 type Case = (Kind, fn(&mut World), fn(&mut World));
 
@@ -135,10 +148,10 @@ const CASES: &[Case] = &[
     (
         Kind::NoisyGroup,
         |w| {
-            w.survey().pending = 10_000;
+            w.survey().unpaused = 10_000;
             w.survey().largest = vec![(Group::of(&["a"]), 6_000, s(9))];
         },
-        |w| w.survey().pending = 0,
+        |w| w.survey().unpaused = 0,
     ),
     (
         Kind::DedicatedCeiling,
@@ -152,14 +165,10 @@ const CASES: &[Case] = &[
     (
         Kind::Skew,
         |w| {
-            w.survey().pending = 15_000;
-            // Of one shard of 64, as `event::shard` lays them out.
-            let first = Group::of(&["s0"]);
-            let shard = crate::event::shard(&first, 64);
-            let mates = (1..).map(|n| Group::of(&[format!("s{n}")])).filter(|g| crate::event::shard(g, 64) == shard);
-            w.survey().largest = std::iter::once(first).chain(mates.take(2)).map(|g| (g, 4_000, s(9))).collect();
+            let groups = (0..3).map(|_| (7, 4_000)).chain((0..64).map(|shard| (shard, 100)));
+            laid_out(w, groups.collect());
         },
-        |w| w.survey().pending = 0,
+        |w| w.survey().unpaused = 0,
     ),
     (
         Kind::UpstreamBreaker,
@@ -322,14 +331,13 @@ fn near_the_mark_an_alert_goes_on_and_none_begins() {
 #[test]
 fn a_late_group_comes_with_what_lets_it_go_on() {
     use crate::engine::State;
-    for (state, paused, command) in [
-        (State::Capped, false, "fairlane groups set '~fallback' --concurrency 16"),
-        (State::Paused, true, "fairlane groups resume '~fallback'"),
-        (State::Paused, false, "fairlane upstream resume"),
-        (State::Broken, false, "fairlane groups why '~fallback'"),
+    for (state, command) in [
+        (State::Capped, "fairlane groups set '~fallback' --concurrency 16"),
+        (State::Paused, "fairlane upstream"),
+        (State::Broken, "fairlane groups why '~fallback'"),
     ] {
         let mut w = world();
-        w.survey().late = found(vec![GroupView { state, paused, concurrency: 8, ..view("~fallback", 400) }]);
+        w.survey().late = found(vec![GroupView { state, concurrency: 8, ..view("~fallback", 400) }]);
         w.look();
         let alert = w.board.firing().remove(0);
         assert_eq!(alert.command, command);
@@ -346,15 +354,126 @@ fn many_late_groups_are_one_page_and_a_few_are_a_ticket_each() {
     assert_eq!(w.heard(), ["+backlog_age g0", "+backlog_age g1"]);
     w.survey().late = late(2..20);
     w.run(10 * MIN);
-    assert_eq!(w.heard(), ["+backlog_age_many"], "no further tickets beside the page, and none resolves unseen");
+    assert_eq!(
+        w.heard(),
+        ["+backlog_age_many", "-backlog_age g0", "-backlog_age g1"],
+        "no ticket begins beside the page; those there were end as their groups are well"
+    );
     let page = &w.board.firing()[0];
     assert_eq!((page.severity, page.groups.len()), (Severity::Page, 18));
     assert!(page.what.contains("18 groups") && page.what.contains("g2 (7 min)") && page.what.contains("and 13 more"));
     w.survey().late = Found::default();
     w.run(40);
-    let mut heard = w.heard();
-    heard.sort();
-    assert_eq!(heard, ["-backlog_age g0", "-backlog_age g1", "-backlog_age_many"]);
+    assert_eq!(w.heard(), ["-backlog_age_many"]);
+}
+
+#[test]
+fn while_the_page_goes_on_below_its_number_it_says_so_and_no_ticket_begins() {
+    let mut w = world();
+    w.settings.groups_over = 3;
+    let late = |range: std::ops::Range<u64>| found(range.map(|n| view(&format!("g{n}"), 400)).collect());
+    w.survey().late = late(0..1);
+    w.run(10);
+    w.survey().late = late(0..4);
+    w.run(10);
+    assert_eq!(w.heard(), ["+backlog_age g0", "+backlog_age_many"]);
+    assert!(w.board.firing()[0].what.contains("4 groups have events older than 5 min (more than 3 do)"));
+    w.survey().late = found((0..3).map(|n| view(&format!("g{n}"), 800)).collect());
+    w.run(10 * MIN);
+    assert_eq!(w.heard(), Vec::<String>::new());
+    let firing = w.board.firing();
+    assert!(firing[0].what.contains("(more than 3 did; this ends when 2 or fewer do)"), "{}", firing[0].what);
+    assert!(firing[1].what.contains("g0's oldest event is 13 min old"), "a ticket from before is of now: {firing:?}");
+    w.survey().late = late(0..2);
+    w.run(28);
+    assert_eq!(w.heard(), Vec::<String>::new(), "not before the page is over");
+    w.run(8);
+    assert_eq!(w.heard(), ["-backlog_age_many", "+backlog_age g1"]);
+}
+
+#[test]
+fn a_larger_cap_is_proposed_only_where_it_takes_from_nobody() {
+    use crate::engine::State;
+    let told = |slots, free, concurrency| {
+        let mut w = world();
+        (w.survey().slots, w.survey().free) = (slots, free);
+        w.survey().late = found(vec![GroupView { state: State::Capped, concurrency, ..view("a", 400) }]);
+        w.look();
+        let alert = w.board.firing().remove(0);
+        assert!(is_one_of(&alert.command, Kind::BacklogAge.row().press), "{}", alert.command);
+        (alert.command, alert.what)
+    };
+    for (slots, free, cap, proposed) in [(64, 8, 8, 16), (16, 8, 6, 8), (16, 1, 7, 8)] {
+        assert_eq!(told(slots, free, cap).0, format!("fairlane groups set a --concurrency {proposed}"));
+    }
+    for (slots, free, cap, words) in [
+        (16, 0, 16, "no slot is free, the upstream's capacity is the limit"),
+        (16, 0, 4, "no slot is free, the upstream's capacity is the limit"),
+        (16, 8, 8, "its cap is half of all slots or more: the upstream's capacity is the limit"),
+        (1, 1, 1, "its cap is half of all slots or more"),
+    ] {
+        let (command, what) = told(slots, free, cap);
+        assert_eq!(command, "fairlane upstream", "{cap} of {slots}, {free} free");
+        assert!(what.contains(words), "{what}");
+    }
+}
+
+#[test]
+fn a_group_that_is_to_be_held_back_is_not_to_get_a_larger_cap() {
+    use crate::engine::State;
+    let mut w = world();
+    w.survey().late = found(vec![GroupView { state: State::Capped, concurrency: 8, ..view("a", 400) }]);
+    w.survey().unpaused = 10_000;
+    // Before the other ticket fires, while it does, and when it goes on near its mark.
+    for (events, seconds) in [(6_000, 2), (6_000, 2 * MIN + 10), (4_500, HOUR), (3_000, 10)] {
+        w.survey().largest = vec![(Group::of(&["a"]), events, s(400))];
+        w.run(seconds);
+        let firing = w.board.firing();
+        let late = firing.iter().find(|alert| alert.name == "backlog_age").unwrap();
+        assert_eq!(late.command, "fairlane groups why a", "{events}");
+        assert!(late.what.contains("a larger cap would take from the others"), "{}", late.what);
+    }
+    assert_eq!(w.heard(), ["+backlog_age a", "+noisy_group a"]);
+    w.run(2 * MIN);
+    assert_eq!(w.heard(), ["-noisy_group a"]);
+    assert_eq!(w.board.firing()[0].command, "fairlane groups set a --concurrency 16");
+}
+
+#[test]
+fn a_shard_is_no_matter_where_one_group_is_or_nearly_all_are_empty() {
+    let even = || (0..64).map(|shard| (shard, 100));
+    for (what, groups, fires) in [
+        ("two groups of a shard", [(7, 3_000), (7, 3_000)].into_iter().chain(even()).collect(), true),
+        ("one group of a small install", vec![(51, 300), (3, 100), (4, 60)], false),
+        ("a few groups", vec![(7, 3_000), (7, 3_000), (9, 500), (10, 500)], false),
+        ("one group, less than half of all", [(7, 6_000)].into_iter().chain(even()).collect(), false),
+        ("one group, half of all", [(7, 7_000), (7, 100)].into_iter().chain(even().take(40)).collect(), false),
+        ("not far ahead", [(7, 2_400), (7, 2_400)].into_iter().chain(even()).collect(), false),
+    ] {
+        let mut w = world();
+        laid_out(&mut w, groups);
+        w.run(4 * MIN);
+        assert_eq!(w.heard().contains(&"+skew".to_owned()), fires, "{what}");
+        if fires {
+            w.survey().largest.iter_mut().for_each(|(.., oldest)| *oldest = s(200));
+            w.run(2 * MIN);
+            assert_eq!(w.heard(), ["-skew"], "what is young is being worked off");
+        }
+    }
+}
+
+#[test]
+fn the_words_say_of_every_kind_how_near_its_mark_it_goes_on() {
+    for kind in [
+        Kind::BacklogAgeMany,
+        Kind::Capacity,
+        Kind::NoisyGroup,
+        Kind::FallbackShare,
+        Kind::ClockSkew,
+        Kind::DiskFilling,
+    ] {
+        assert!(kind.row().when.contains(", until ") || kind.row().when.contains("; until "), "{kind:?}");
+    }
 }
 
 #[test]

@@ -61,7 +61,7 @@ async fn once(handle: &Handle, history: &mut History) -> (Vec<Alert>, Duration) 
     let now = handle.now();
     history.see(&facts, now);
     let mut board = alerts.board.lock();
-    let judgement = judge(&facts, history, &settings, board.fires(Kind::BacklogAgeMany), now);
+    let judgement = judge(&facts, history, &settings, &board, now);
     let judged = |kind| !judgement.unknown.contains(&kind);
     let changed = board.see(judgement.findings, judged, &settings, now);
     for kind in Kind::ALL {

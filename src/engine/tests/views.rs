@@ -227,3 +227,26 @@ fn a_breaker_that_opens_and_closes_is_noticed_once_each() {
     let closed = notices(&mut rig);
     assert!(matches!(&closed[..], [Notice::GroupClosed { group: whose, .. }] if *whose == group), "{closed:?}");
 }
+
+#[test]
+fn a_survey_calls_late_what_should_run_and_does_not() {
+    let mut rig = Rig::new(Settings::default());
+    rig.answer = Box::new(|dispatch, _| {
+        let hangs = dispatch.lane.group.as_str() == "hangs";
+        if hangs { (s(3_600), Ending::Success) } else { (ms(5), BAD) }
+    });
+    let now = rig.at();
+    rig.engine.pause(&Group::of(&["paused"]), now);
+    rig.append(&lane("paused"), 300);
+    rig.append(&lane("fails"), 20);
+    rig.append(&lane("hangs"), 12);
+    rig.run(s(12));
+    let survey = rig.engine.survey(s(10), s(60), rig.now);
+    let names = |found: &Found| found.named.iter().map(|view| view.group.to_string()).collect::<Vec<_>>();
+    assert_eq!((survey.late.count, names(&survey.late)), (1, vec!["hangs".to_owned()]));
+    assert_eq!(names(&survey.broken), ["fails"]);
+    let largest: Vec<_> = survey.largest.iter().map(|(group, events, _)| (group.to_string(), *events)).collect();
+    assert_eq!(largest, [("fails".to_owned(), 20), ("hangs".to_owned(), 12)], "a paused group is none that holds much");
+    assert_eq!((survey.pending, survey.unpaused), (332, 32));
+    assert_eq!(survey.free, rig.engine.slots().free);
+}

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::Settings;
-use super::super::board::Finding;
+use super::super::board::{Board, Finding};
 use super::super::catalog::Kind;
 use super::words::{count, percent, quoted, some, span};
-use super::{Judgement, finding};
+use super::{Judgement, STILL, finding};
 use crate::engine::{BreakerState, DedicatedView, Dedication, Found, GroupView, State, Survey};
 use crate::event::{Group, Now, shard};
 
@@ -17,16 +17,17 @@ const SHARDS: u16 = 64;
 /// Groups that one message names.
 const SHOWN: usize = 5;
 
-/// An alert goes on until what it is about is this part of the mark.
-const STILL: f64 = 0.8;
+/// A group that holds more than this part of a backlog is what the backlog is about.
+const MOST: f64 = 0.5;
 
-pub(super) fn judge(survey: &Survey, settings: &Settings, many: bool, now: Now, to: &mut Judgement) {
-    late(survey, settings, many, to);
+pub(super) fn judge(survey: &Survey, settings: &Settings, board: &Board, now: Now, to: &mut Judgement) {
+    late(survey, settings, board, to);
     breakers(survey, now, to);
     named(&survey.held, Kind::OrderKeys, held, to);
     to.findings
         .extend(survey.dedicated.groups.iter().filter_map(|(group, stands)| without_slots(group, stands, survey)));
-    to.findings.extend(uneven(survey, settings));
+    to.findings.extend(noisy(survey, settings));
+    to.findings.extend(skew(survey, settings));
     to.findings.extend(capacity(survey));
     if survey.overdue > 0 {
         let retries = count(survey.overdue, "retry could go and does", "retries could go and do");
@@ -34,26 +35,52 @@ pub(super) fn judge(survey: &Survey, settings: &Settings, many: bool, now: Now, 
     }
 }
 
-/// Groups whose events wait for too long: many together are one page, a few are a ticket each.
-fn late(survey: &Survey, settings: &Settings, many: bool, to: &mut Judgement) {
-    let Found { count: late, named: groups } = &survey.late;
+/// Groups whose events wait for too long: many together are one page, a few are a ticket each. While the page fires no ticket begins:
+/// those that there are go on and end as the groups do.
+fn late(survey: &Survey, settings: &Settings, board: &Board, to: &mut Judgement) {
+    let fires = board.fires(Kind::BacklogAgeMany, None);
+    let is_over = survey.late.count > settings.groups_over;
+    to.findings.extend(many(survey, settings).filter(|_| is_over || fires));
     let limit = span(settings.group_age);
-    if *late > settings.groups_over || (many && *late as f64 > settings.groups_over as f64 * STILL) {
-        let names: Vec<String> = groups.iter().map(|view| view.group.to_string()).collect();
-        let worst: Vec<String> =
-            groups.iter().map(|view| format!("{} ({})", view.group, span(view.oldest))).take(SHOWN).collect();
-        let what = format!("{late} groups have events older than {limit}: {}", some(&worst, SHOWN, *late));
-        to.findings.push(Finding { groups: names, ..finding(Kind::BacklogAgeMany, what, "fairlane upstream") });
-        // Their tickets would say nothing that the page does not; those there are stay.
-        to.unknown.push(Kind::BacklogAge);
-        return;
-    }
     let words = |view: &GroupView| {
-        let what =
-            format!("{}'s oldest event is {} old (more than {limit}); {}", view.group, span(view.oldest), state(view));
-        (what, unstick(view))
+        let (advice, command) = unstick(view, survey, is_noisy(view, survey, settings, board));
+        let age = span(view.oldest);
+        (format!("{}'s oldest event is {age} old (more than {limit}); {}{advice}", view.group, state(view)), command)
     };
+    let first = to.findings.len();
     named(&survey.late, Kind::BacklogAge, words, to);
+    for ticket in to.findings.iter_mut().skip(first) {
+        ticket.beyond = !is_over && !fires;
+    }
+}
+
+/// So many groups wait that the cause is not one of them.
+fn many(survey: &Survey, settings: &Settings) -> Option<Finding> {
+    let Found { count: late, named: groups } = &survey.late;
+    let over = settings.groups_over;
+    let ends_at = (over as f64 * STILL) as u64;
+    if *late <= ends_at {
+        return None;
+    }
+    let beyond = *late > over;
+    let mark = if beyond {
+        format!("more than {over} do")
+    } else {
+        format!("more than {over} did; this ends when {ends_at} or fewer do")
+    };
+    let limit = span(settings.group_age);
+    let worst: Vec<String> =
+        groups.iter().map(|view| format!("{} ({})", view.group, span(view.oldest))).take(SHOWN).collect();
+    // Paused groups are not late: what is paused here is the upstream.
+    let is_paused = groups.iter().any(|view| view.state == State::Paused);
+    let why = if is_paused { "; the upstream is paused" } else { "" };
+    let what = format!(
+        "{} older than {limit} ({mark}): {}{why}",
+        count(*late, "group has events", "groups have events"),
+        some(&worst, SHOWN, *late)
+    );
+    let groups = groups.iter().map(|view| view.group.to_string()).collect();
+    Some(Finding { groups, beyond, ..finding(Kind::BacklogAgeMany, what, "fairlane upstream") })
 }
 
 /// A finding for each of these groups. Where there are more than are named, those that are not are not known to be well.
@@ -80,15 +107,39 @@ fn state(view: &GroupView) -> String {
     format!("{pending}, {flight} in flight; it is {}{why}", view.state.as_str())
 }
 
-/// What most likely lets a group go on.
-fn unstick(view: &GroupView) -> String {
+/// What most likely lets a group go on: what there is to say of it, and what to press. A larger cap only where it takes from nobody.
+fn unstick(view: &GroupView, survey: &Survey, is_noisy: bool) -> (String, String) {
     let name = quoted(view.group.as_str());
-    match view.state {
-        State::Capped => format!("fairlane groups set {name} --concurrency {}", view.concurrency.saturating_mul(2)),
-        State::Paused if view.paused => format!("fairlane groups resume {name}"),
-        State::Paused => "fairlane upstream resume".to_owned(),
-        _ => format!("fairlane groups why {name}"),
-    }
+    let why = format!("fairlane groups why {name}");
+    let half = survey.slots / 2;
+    let (advice, command) = match view.state {
+        // Whoever paused it knows; what it says there is until when.
+        State::Paused => ("", "fairlane upstream".to_owned()),
+        State::Capped if is_noisy => {
+            ("; it holds so much of the backlog that a larger cap would take from the others", why)
+        }
+        State::Capped if survey.free == 0 => (
+            "; a larger cap would not help: no slot is free, the upstream's capacity is the limit",
+            "fairlane upstream".to_owned(),
+        ),
+        State::Capped if view.concurrency >= half => (
+            "; its cap is half of all slots or more: the upstream's capacity is the limit",
+            "fairlane upstream".to_owned(),
+        ),
+        State::Capped => {
+            let cap = view.concurrency.saturating_mul(2).min(half);
+            ("", format!("fairlane groups set {name} --concurrency {cap}"))
+        }
+        _ => ("", why),
+    };
+    (advice.to_owned(), command)
+}
+
+/// Whether another ticket says, or is about to say, that this group is to be held back.
+fn is_noisy(view: &GroupView, survey: &Survey, settings: &Settings, board: &Board) -> bool {
+    let name = view.group.as_str();
+    board.fires(Kind::NoisyGroup, Some(name))
+        || noisy(survey, settings).is_some_and(|finding| finding.subject.as_deref() == Some(name))
 }
 
 fn held(view: &GroupView) -> (String, String) {
@@ -147,56 +198,57 @@ fn capacity(survey: &Survey) -> Option<Finding> {
     Some(Finding { beyond, ..finding(Kind::Capacity, what, "fairlane groups --sort seconds") })
 }
 
-/// One group, or else one shard, that holds most of what waits.
-fn uneven(survey: &Survey, settings: &Settings) -> Option<Finding> {
+/// One group that holds most of what waits.
+fn noisy(survey: &Survey, settings: &Settings) -> Option<Finding> {
     let (largest, most, oldest) = survey.largest.first()?;
-    let part = *most as f64 / survey.pending.max(1) as f64;
-    let is_much = survey.pending >= settings.skew.max_lag;
-    if is_much && part > 0.5 * STILL {
-        let name = quoted(largest.as_str());
-        let what = format!(
-            "{largest} holds {} of all {} events that wait ({most}); its oldest is {} old",
-            percent(part),
-            survey.pending,
-            span(*oldest)
-        );
-        let command = format!("fairlane groups pause {name} --expires 1h");
-        return Some(Finding { beyond: part > 0.5, ..about(Kind::NoisyGroup, largest.as_str(), what, command) });
+    let part = share(*most, survey.unpaused);
+    if survey.unpaused < settings.skew.max_lag || part <= MOST * STILL {
+        return None;
     }
-    shards(survey, settings)
+    let aside = if survey.pending > survey.unpaused { " in groups that are not paused" } else { "" };
+    let what = format!(
+        "{largest} holds {} of all {} events that wait{aside} ({most}); its oldest is {} old",
+        percent(part),
+        survey.unpaused,
+        span(*oldest)
+    );
+    let command = format!("fairlane groups pause {} --expires 1h", quoted(largest.as_str()));
+    Some(Finding { beyond: part > MOST, ..about(Kind::NoisyGroup, largest.as_str(), what, command) })
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
 }
 
 /// What lies in a shard.
 #[derive(Clone, Debug, Default)]
 struct Shard {
     events: u64,
+    /// Of the largest group in it.
+    most: u64,
     oldest: Duration,
     groups: Vec<String>,
 }
 
-/// A shard that holds far more than the others. Groups beyond those that are known one by one are spread as by chance.
-fn shards(survey: &Survey, settings: &Settings) -> Option<Finding> {
+/// A shard that holds far more than the others, of several groups: one group's backlog is no matter of how groups are laid out. Where
+/// most shards are empty there is nothing to be more than. Groups beyond those that are known one by one are spread as by chance.
+fn skew(survey: &Survey, settings: &Settings) -> Option<Finding> {
     let skew = settings.skew;
-    if survey.pending < skew.max_lag.min(u64::from(SHARDS)) {
+    let (_, most, _) = survey.largest.first()?;
+    if survey.unpaused < skew.max_lag || share(*most, survey.unpaused) > MOST {
         return None;
     }
-    let mut all: BTreeMap<u16, Shard> = (0..SHARDS).map(|number| (number, Shard::default())).collect();
-    for (group, events, oldest) in &survey.largest {
-        let shard = all.entry(shard(group, SHARDS)).or_default();
-        shard.events += events;
-        shard.oldest = shard.oldest.max(*oldest);
-        shard.groups.push(group.to_string());
-    }
+    let all = shards(&survey.largest);
     let known: u64 = survey.largest.iter().map(|(_, events, _)| events).sum();
-    let rest = survey.pending.saturating_sub(known) / u64::from(SHARDS);
+    let rest = survey.unpaused.saturating_sub(known) / u64::from(SHARDS);
     let mut sizes: Vec<u64> = all.values().map(|shard| shard.events + rest).collect();
     sizes.sort_unstable();
-    let median = sizes.get(sizes.len() / 2).copied().unwrap_or_default();
+    let median = sizes.get(sizes.len() / 2).copied().filter(|median| *median > 0)?;
     let (number, fullest) = all.iter().max_by_key(|(_, shard)| shard.events)?;
     let events = fullest.events + rest;
-    let lag = events - median;
-    let ratio = events as f64 / median.max(1) as f64;
-    if ratio <= skew.ratio || (lag <= skew.max_lag && fullest.oldest <= skew.max_age) {
+    let ratio = share(events, median);
+    let is_ahead = ratio > skew.ratio && events - median > skew.max_lag && fullest.oldest > skew.max_age;
+    if !is_ahead || share(fullest.most, events) > MOST {
         return None;
     }
     let what = format!(
@@ -206,4 +258,17 @@ fn shards(survey: &Survey, settings: &Settings) -> Option<Finding> {
     );
     let groups = fullest.groups.iter().take(SHOWN).cloned().collect();
     Some(Finding { groups, ..finding(Kind::Skew, what, "fairlane groups --sort depth") })
+}
+
+/// All shards, and what these groups put into each.
+fn shards(largest: &[(Group, u64, Duration)]) -> BTreeMap<u16, Shard> {
+    let mut all: BTreeMap<u16, Shard> = (0..SHARDS).map(|number| (number, Shard::default())).collect();
+    for (group, events, oldest) in largest {
+        let shard = all.entry(shard(group, SHARDS)).or_default();
+        shard.events += events;
+        shard.most = shard.most.max(*events);
+        shard.oldest = shard.oldest.max(*oldest);
+        shard.groups.push(group.to_string());
+    }
+    all
 }

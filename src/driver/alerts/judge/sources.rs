@@ -6,8 +6,8 @@ use super::super::Settings;
 use super::super::board::Finding;
 use super::super::catalog::Kind;
 use super::super::facts::{History, SourceFacts};
-use super::finding;
 use super::words::{percent, quoted, span};
+use super::{STILL, finding};
 use crate::event::{Now, Wall};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -20,9 +20,6 @@ const SKEW_S: f64 = 60.0;
 
 /// No refusal for so long after a secret's end: its senders have another, or have gone.
 const QUIET: Duration = Duration::from_hours(1);
-
-/// A share that is this part of the mark keeps an alert.
-const STILL: f64 = 0.8;
 
 pub(super) fn judge(
     source: &SourceFacts,
