@@ -3,6 +3,7 @@
 //! Every other module speaks in these types. Nothing here does I/O, reads a clock or
 //! decides anything; there are constructors, written forms and nothing else.
 
+mod moment;
 mod shard;
 mod trace;
 mod wait;

@@ -114,7 +114,12 @@ fn everything_but_a_good_link_gets_the_same_answer() {
         let refused = link(&running, SHOP, expires);
         assert_eq!(refused.status, 400, "{expires}");
         assert!(refused.text().contains(why), "{expires}: {}", refused.text());
+        assert!(!refused.text().contains("or never"), "{expires}: {}", refused.text());
     }
+    // Strangers use nothing up.
+    let mut stranger = Client::to(address);
+    assert!((0..1_000).all(|_| stranger.send(&get(&other)).status == 404));
+    assert_eq!(ask(&get(&good)).status, 200);
     // Far more than the allowance of a second.
     let mut client = Client::to(address);
     assert!((0..1_000).any(|_| client.send(&get(&good)).status == 429), "there is a limit to asking");

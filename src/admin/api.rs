@@ -374,10 +374,9 @@ pub(super) fn statuses(text: &str) -> Result<Vec<Status>, Problem> {
 }
 
 pub(super) fn time(name: &str, text: &str) -> Result<Wall, Problem> {
-    let parsed: Timestamp = text.parse().map_err(|_| {
+    Wall::read(text).ok_or_else(|| {
         Problem::Parameter(format!("{name}: expected a time such as 2026-01-31T08:00:00Z (RFC 3339), found {text:?}"))
-    })?;
-    Ok(Wall(u64::try_from(parsed.as_microsecond()).unwrap_or(0)))
+    })
 }
 
 #[derive(Serialize, ToSchema)]

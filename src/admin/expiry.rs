@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::problem::Problem;
 use crate::driver::Expiry;
 use crate::event::Wall;
@@ -22,6 +20,12 @@ pub(super) fn expiry(text: Option<&str>, now: Wall) -> Result<Expiry, Problem> {
     }
 }
 
+/// When something ends that has to: as [`expiry`], without `never`. The caller looks whether it lies ahead.
+pub(super) fn end(text: &str, now: Wall) -> Result<Wall, Problem> {
+    let expected = "expected a time such as 2026-01-31T08:00:00Z or a span such as 30m, 2h or 7d";
+    read(text, now).ok_or_else(|| Problem::Parameter(format!("expires: {expected}, found {text:?}")))
+}
+
 fn moment(text: &str, now: Wall) -> Result<Wall, Problem> {
     let wrong = |what: &str| Problem::Parameter(format!("expires: {what}, found {text:?}"));
     let at = read(text, now)
@@ -36,8 +40,8 @@ fn moment(text: &str, now: Wall) -> Result<Wall, Problem> {
 }
 
 fn read(text: &str, now: Wall) -> Option<Wall> {
-    if let Ok(time) = text.parse::<Timestamp>() {
-        return Some(Wall(u64::try_from(time.as_microsecond()).unwrap_or(0)));
+    if let Some(time) = Wall::read(text) {
+        return Some(time);
     }
     let unit = text.chars().next_back()?;
     let seconds = match unit {
@@ -65,7 +69,7 @@ mod tests {
         for past in ["0s", "2020-01-01T00:00:00Z", "0001-01-01T00:00:00Z"] {
             assert!(read(past).is_err_and(|error| error.contains("lies ahead")), "{past}");
         }
-        for far in ["4294967295d", "3700d", "9999-01-01T00:00:00Z"] {
+        for far in ["4294967295d", "3700d", "9999-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
             assert!(read(far).is_err_and(|error| error.contains("use never")), "{far}");
         }
         for text in ["soon", "", "h", "-1h", "2 h"] {

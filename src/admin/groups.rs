@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::api::{Waited, rfc3339, unreadable};
 use super::audit::Who;
 use super::dedicated::DedicatedJson;
-use super::expiry::expiry;
+use super::expiry::{self, expiry};
 use super::inside::{self, Inside};
 use super::name;
 use super::problem::{Problem, Refusal};
@@ -332,11 +332,12 @@ pub(super) async fn link(
     let asked: LinkAsked = json(&body?)?;
     let group = GroupQuery::group(query)?;
     let now = admin.handle.now().wall;
-    let Expiry::At(until) = expiry(Some(&asked.expires), now)? else {
+    if asked.expires == "never" {
         return Err(Problem::Parameter(
             "expires: a link cannot be called back, so it has to end; found \"never\"".to_owned(),
         ));
-    };
+    }
+    let until = expiry::end(&asked.expires, now)?;
     if !tenant::LASTS.contains(&until.since(now)) {
         return Err(Problem::Parameter(format!(
             "expires: expected a minute to a year ahead, found {:?}",

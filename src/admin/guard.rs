@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
 use super::problem::Problem;
-use super::{Admin, dashboard};
+use super::{Admin, connections, dashboard};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -45,6 +45,7 @@ fn admit(admin: &Admin, request: &Request) -> Result<(), Problem> {
     }
     if !(path == "/metrics" && access.open_metrics) {
         token(headers, access.token.expose())?;
+        connections::known(request.extensions());
     }
     let changes = !request.method().is_safe();
     if changes && !is_json(headers) {

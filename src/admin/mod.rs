@@ -6,6 +6,7 @@
 mod alerts;
 mod api;
 mod audit;
+mod connections;
 mod dashboard;
 mod dedicated;
 mod expiry;
@@ -43,14 +44,12 @@ use tokio::task::JoinSet;
 use crate::driver::Handle;
 use crate::event::Secret;
 use audit::Audit;
+use connections::{GivesWay, Places};
 use dashboard::Dashboard;
 use tenant::Tenants;
 
-/// Open connections at most: a scraper, probes, some browsers. More are a mistake or an attack on the files that we may open.
-const CONNECTIONS_MAX: usize = 256;
-
-/// How long a head may take, and a pause between two requests. Scrapers mostly come every 15 s.
-const IDLE: Duration = Duration::from_secs(30);
+/// How long a head may take, and a pause between two requests. Between the usual intervals of probes, 5 s and 10 s, so that none meets the end.
+const IDLE: Duration = Duration::from_secs(8);
 
 /// After a failed accept (no file to be had): trying at once would only turn in circles.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -155,19 +154,25 @@ struct Peer(IpAddr);
 
 /// Serves until the future is dropped; its connections end with it.
 pub async fn serve(admin: Arc<Admin>, listener: TcpListener) {
-    tokio::join!(dashboard::keep_samples(Arc::clone(&admin)), accept(router(admin), listener));
+    let accept = accept(router(Arc::clone(&admin)), listener, &admin.handle);
+    tokio::join!(dashboard::keep_samples(Arc::clone(&admin)), accept);
 }
 
-async fn accept(router: Router, listener: TcpListener) {
+/// `handle` knows the time.
+async fn accept(router: Router, listener: TcpListener, handle: &Handle) {
     let mut open = JoinSet::new();
+    let mut places = Places::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                // Above the limit it is closed at once: senders need the process's files more than whoever opened so many.
-                Ok((stream, peer)) if open.len() < CONNECTIONS_MAX => {
-                    open.spawn(converse(stream, router.clone().layer(Extension(Peer(peer.ip())))));
+                Ok((stream, peer)) => {
+                    // Without a place it is closed at once: senders need the process's files more than whoever opened so many.
+                    if let Some((place, gives_way)) = places.enter(handle.now().mono) {
+                        let router = router.clone().layer(Extension(Peer(peer.ip())));
+                        let router = router.layer(from_fn_with_state(place, connections::noted));
+                        open.spawn(converse(stream, router, gives_way));
+                    }
                 }
-                Ok(_) => tracing::debug!("too many connections to the admin address"),
                 Err(error) => {
                     tracing::debug!(%error, "a connection to the admin address could not be accepted");
                     tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -182,14 +187,16 @@ async fn accept(router: Router, listener: TcpListener) {
     }
 }
 
-async fn converse(stream: TcpStream, router: Router) {
+async fn converse(stream: TcpStream, router: Router, gives_way: GivesWay) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "an admin connection ended with an error");
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            tracing::debug!(%error, "an admin connection ended with an error");
+        },
+        _ = gives_way => tracing::debug!("an admin connection gave way to a new one"),
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) enum Problem {
     Unknown(String),
     /// There is, but not for this method.
     Method,
+    /// As many pages are watched live as may be.
+    Watched,
     /// What it is about does not stand so that this could be done; how it stands.
     Conflict(String),
     /// A parameter cannot be read.
@@ -117,6 +119,11 @@ impl Problem {
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is not something that method does here".to_owned(),
                 "see the reference in docs/api.md",
+            ),
+            Self::Watched => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many pages are watched live".to_owned(),
+                "close some; every page is complete without it: load it again to see it newer",
             ),
             Self::Conflict(what) => (StatusCode::CONFLICT, what, "look at it again: it may have changed meanwhile"),
             Self::Parameter(what) => (StatusCode::BAD_REQUEST, what, "see the reference in docs/api.md"),

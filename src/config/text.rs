@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use http::{HeaderName, HeaderValue, Method, Uri};
 
+use crate::event::Wall;
 use crate::listen::route::Pattern;
 use crate::verify;
 
@@ -251,11 +252,11 @@ fn glob(text: &str) -> Result<String, String> {
 
 /// Microseconds since 1970 of a moment as people write it.
 pub(super) fn moment(text: &str) -> Result<u64, String> {
-    let midnight = || format!("{text}T00:00:00Z").parse::<jiff::Timestamp>();
-    let whole = text.parse::<jiff::Timestamp>().or_else(|_| midnight());
-    match whole {
-        Ok(moment) => u64::try_from(moment.as_microsecond()).map_err(|_| "that was before 1970".to_owned()),
-        Err(_) => Err("with a T between date and time, and Z or an offset at the end".to_owned()),
+    let midnight = || Wall::read(&format!("{text}T00:00:00Z"));
+    match Wall::read(text).or_else(midnight) {
+        Some(Wall(0)) => Err("that was before 1970".to_owned()),
+        Some(moment) => Ok(moment.0),
+        None => Err("with a T between date and time, and Z or an offset at the end".to_owned()),
     }
 }
 
@@ -338,7 +339,7 @@ mod tests {
         );
         reads(
             &MOMENT,
-            &["2027-01-31", "2027-01-31T12:00:00Z", "2027-01-31T12:00:00+02:00"],
+            &["2027-01-31", "9999-12-31", "2027-01-31T12:00:00Z", "2027-01-31T12:00:00+02:00"],
             &[("31.1.2027", "T between"), ("1950-01-01", "1970")],
         );
         reads(&HOST, &["a.example", "A"], &[("a:80", ""), ("http://a", ""), ("a..b", ""), ("", "")]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
 
 use super::Visit;
 use crate::admin::problem::Problem;
@@ -20,18 +20,46 @@ const EVERY: Duration = Duration::from_secs(2);
 /// A look at very many groups takes the driver's time; so much of it at most goes into one stream: a fiftieth.
 const RESTS: u32 = 50;
 
-/// Streams at a time; further ones are refused, and their pages say that they are not live.
+/// Streams at a time; further ones are refused, and their pages say that they are not live. Each holds a connection, of far more.
 const STREAMS_MAX: usize = 32;
+
+/// Of them, of one session: windows that somebody looks at. Pages that are hidden have none.
+const SESSION_STREAMS_MAX: usize = 16;
 
 /// A stream ends after this; the browser asks again, and its session is looked at again.
 const LASTS: Duration = Duration::from_mins(5);
 
-/// Who may stream.
-pub(super) struct Streams(Arc<Semaphore>);
+/// A session; all that come with the token are one.
+type Watcher = Option<[u8; 32]>;
 
-impl Default for Streams {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(STREAMS_MAX)))
+/// Whose streams there are.
+#[derive(Default)]
+pub(super) struct Streams(Arc<Mutex<Vec<Watcher>>>);
+
+/// One of them; ends on drop.
+struct Permit {
+    streams: Arc<Mutex<Vec<Watcher>>>,
+    watcher: Watcher,
+}
+
+impl Streams {
+    fn permit(&self, watcher: Watcher) -> Option<Permit> {
+        let mut streams = self.0.lock();
+        let own = streams.iter().filter(|other| **other == watcher).count();
+        if streams.len() >= STREAMS_MAX || own >= SESSION_STREAMS_MAX {
+            return None;
+        }
+        streams.push(watcher);
+        Some(Permit { streams: Arc::clone(&self.0), watcher })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut streams = self.streams.lock();
+        if let Some(at) = streams.iter().position(|other| *other == self.watcher) {
+            streams.swap_remove(at);
+        }
     }
 }
 
@@ -41,7 +69,7 @@ struct Watch<R> {
     until: Mono,
     rest: Duration,
     last: String,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 /// Streams what `render` writes.
@@ -50,8 +78,9 @@ where
     R: Fn() -> F + Send + 'static,
     F: Future<Output = Result<String, Problem>> + Send + 'static,
 {
-    let Ok(permit) = Arc::clone(&visit.admin.dashboard.streams.0).try_acquire_owned() else {
-        return Problem::Store("too many pages are watched live".to_owned()).into_response();
+    let watcher = visit.seat.as_ref().map(|seat| seat.id);
+    let Some(permit) = visit.admin.dashboard.streams.permit(watcher) else {
+        return Problem::Watched.into_response();
     };
     let until = visit.admin.handle.now().mono.plus(LASTS);
     let watch =
@@ -88,5 +117,24 @@ where
     fn may_read(&self) -> bool {
         let sessions = &self.visit.admin.dashboard.sessions;
         self.visit.seat.as_ref().is_none_or(|seat| sessions.holds(seat, self.visit.admin.handle.now().mono))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_session_leaves_streams_to_others() {
+        let streams = Streams::default();
+        let watch = |watcher: Watcher| (0..100).map_while(|_| streams.permit(watcher)).collect::<Vec<_>>();
+        let first = watch(Some([1; 32]));
+        let second = watch(None);
+        assert_eq!((first.len(), second.len()), (SESSION_STREAMS_MAX, STREAMS_MAX - SESSION_STREAMS_MAX));
+        assert!(streams.permit(Some([3; 32])).is_none(), "all together have an end, too");
+        drop(first);
+        assert_eq!(watch(Some([3; 32])).len(), SESSION_STREAMS_MAX);
+        drop(second);
+        assert!(streams.0.lock().is_empty());
     }
 }

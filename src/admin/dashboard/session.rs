@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::Visit;
 use crate::admin::problem::Problem;
-use crate::admin::{Admin, Peer, guard};
+use crate::admin::{Admin, Peer, connections, guard};
 use crate::event::Mono;
 
 /// A night's watch.
@@ -54,7 +54,8 @@ struct Session {
 /// A visitor's session, as a request carries it.
 #[derive(Clone)]
 pub(super) struct Seat {
-    id: [u8; 32],
+    /// Tells sessions apart; nobody is let in by it.
+    pub(super) id: [u8; 32],
     /// What every form of this session carries.
     pub(super) word: Arc<str>,
 }
@@ -131,7 +132,9 @@ pub(super) async fn enter(State(admin): State<Arc<Admin>>, mut request: Request,
     let headers = request.headers();
     let seat = cookie(headers).and_then(|cookie| admin.dashboard.sessions.find(cookie, admin.handle.now().mono));
     let open = OPEN.contains(&request.uri().path());
-    if seat.is_none() && !open && guard::token(headers, admin.access().token.expose()).is_err() {
+    if seat.is_some() || guard::token(headers, admin.access().token.expose()).is_ok() {
+        connections::known(request.extensions());
+    } else if !open {
         return way_in(headers, request.method().is_safe(), &here);
     }
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);

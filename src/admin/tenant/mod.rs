@@ -1,7 +1,8 @@
 //! Pages for tenants: one group's backlog, age, rates and counts behind a signed link, read-only, on a listener of its own.
 //!
 //! A page shows numbers of one group and never an event, a body, a header, another group or a word about the upstream. Everything that is
-//! not a good link gets the same answer, so that nothing is learned by asking; and there is a limit to asking.
+//! not a good link gets the same answer, so that nothing is learned by asking; and there is a limit to asking with good ones, which strangers
+//! cannot use up.
 
 mod link;
 mod page;
@@ -12,14 +13,15 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::http::{Extensions, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse as _, Response};
 use parking_lot::{Mutex, RwLock};
 use tokio::net::TcpListener;
 
+use super::connections;
 use crate::driver::Handle;
-use crate::event::{Group, Mono, Secret, Wall};
+use crate::event::{Group, Mono, Now, Secret, Wall};
 
 /// Pages a second at most, all tenants together, and at once after a pause. A page refreshes itself twice a minute.
 const RATE: u32 = 50;
@@ -88,18 +90,13 @@ impl Tenants {
 /// Serves until the future is dropped.
 pub async fn serve(tenants: Arc<Tenants>, listener: TcpListener) {
     // One answer to whatever is asked: routes would say which paths and methods there are.
-    let router =
-        Router::new().fallback(show).layer(from_fn_with_state(Arc::clone(&tenants), guarded)).with_state(tenants);
-    super::accept(router, listener).await;
+    let router = Router::new().fallback(show).layer(from_fn(guarded)).with_state(Arc::clone(&tenants));
+    super::accept(router, listener, &tenants.handle).await;
 }
 
-/// Bounds the rate before anything is looked at, and puts the headers on every answer.
-async fn guarded(State(tenants): State<Arc<Tenants>>, request: Request, next: Next) -> Response {
-    let mut response = if tenants.allows(tenants.handle.now().mono) {
-        next.run(request).await
-    } else {
-        (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "5")], Html(page::BUSY)).into_response()
-    };
+/// Puts the headers on every answer.
+async fn guarded(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
     let fixed: [(HeaderName, &'static str); 5] = [
         (header::CACHE_CONTROL, "no-store"),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -113,14 +110,19 @@ async fn guarded(State(tenants): State<Arc<Tenants>>, request: Request, next: Ne
     response
 }
 
-/// The page behind a good link; one answer to everything else.
-async fn show(State(tenants): State<Arc<Tenants>>, method: Method, uri: Uri) -> Response {
-    let now = tenants.handle.now().wall;
+/// The page behind a good link; one answer to everything else. The limit is looked at after the link: to tell a bad one costs a hash, and
+/// whoever has none must not take the pages from those who do.
+async fn show(State(tenants): State<Arc<Tenants>>, method: Method, uri: Uri, extensions: Extensions) -> Response {
+    let Now { wall: now, mono } = tenants.handle.now();
     let token = uri.path().strip_prefix("/t/").filter(|_| matches!(method, Method::GET | Method::HEAD));
     let opened = token.and_then(|token| link::opened(&tenants.settings.read().secrets, token, now));
     let Some((group, left)) = opened else {
         return (StatusCode::NOT_FOUND, Html(page::NOTHING)).into_response();
     };
+    connections::known(&extensions);
+    if !tenants.allows(mono) {
+        return (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "5")], Html(page::BUSY)).into_response();
+    }
     let page = tenants.handle.group(group).await.ok().and_then(|view| page::of(&view, left, now));
     page.map_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response(), |page| Html(page).into_response())
 }

@@ -49,9 +49,7 @@ fn moment(text: &str) -> Result<Wall, String> {
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(Wall::from_unix_s(i64::from(seconds)));
     }
-    let parsed: Result<jiff::Timestamp, _> = text.parse();
-    let micros = parsed.ok().and_then(|time| u64::try_from(time.as_microsecond()).ok());
-    micros.map(Wall).ok_or_else(|| "expected 2026-01-31T08:00:00Z or seconds since 1970".to_owned())
+    Wall::read(text).ok_or_else(|| "expected 2026-01-31T08:00:00Z or seconds since 1970".to_owned())
 }
 
 /// Explains; the answer is the exit code: 0 where it would be accepted, 1 where it would be refused.
