@@ -28,7 +28,8 @@ fn in_force(change: &Map<String, Value>) -> String {
             ("paused", _) => "not paused".to_owned(),
             (name, _) => format!("at {} {}", escaped(name), cell(value)),
         };
-        let until = end.as_str().map_or_else(|| "until it is restored".to_owned(), |at| format!("until {}", escaped(at)));
+        let until =
+            end.as_str().map_or_else(|| "until it is restored".to_owned(), |at| format!("until {}", escaped(at)));
         format!("{what} {until}")
     };
     let mut parts: Vec<(bool, String)> = ends.map(|end| (end.0 != "paused", part(end))).collect();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::change::{Change, Expiry, Live, UpstreamChange};
 use super::job::Job;
 use super::newcomers::NewGroups;
-use super::change::{Change, Expiry, Live, UpstreamChange};
 use super::policy::FilePolicies;
 use super::removal::{Removed, Target};
 use super::replay::{Replay, Tracker};

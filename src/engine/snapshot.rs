@@ -161,7 +161,8 @@ impl Engine {
         let view = self.view(&idle, Duration::ZERO, None, now);
         let overflow = self.overflow_of(name);
         // How it stands is how the lane stands that it shares: what holds for the group itself does not act there.
-        let (state, reason) = overflow.as_ref().map_or_else(|| (view.state, view.reason.clone()), |lane| self.shares(lane));
+        let (state, reason) =
+            overflow.as_ref().map_or_else(|| (view.state, view.reason.clone()), |lane| self.shares(lane));
         GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), overflow, state, reason, ..view }
     }
 
