@@ -207,7 +207,7 @@ impl Metrics {
             live: names.add("live_requests", &["outcome"], "Requests whose senders wait for the upstream's answer, by outcome", Family::default()),
             wait_seconds: names.add("wait_seconds", &[], "From the durable commit, or the due time, to the lease; replays apart", Histogram::new(WAIT_SECONDS)),
             wait_reasons: reasons(names.add("wait_reason_seconds", &["reason"], "Waits until the lease, of events and of live requests, by what they were for", Family::default())),
-            quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst: the promise of fairness", Histogram::new(WAIT_SECONDS)),
+            quiet_wait_seconds: names.add("quiet_wait_seconds", &[], "The same for events that found their lane within its burst, but for those that their own group held meanwhile (a pause, its breaker, its rate, a Retry-After, an order key): the promise of fairness", Histogram::new(WAIT_SECONDS)),
             quiet: QuietWaits::default(),
             commit_seconds: names.add("commit_seconds", &[], "From the start of a batch's write to its durability", Histogram::new(COMMIT_SECONDS)),
             slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow, retry and replay, and free for any group; dedicated are taken out of the total for groups that have slots of their own", Family::default()),
@@ -301,7 +301,7 @@ impl Metrics {
         self.overflowed.get_or_create(&ReasonLabel { source: source.to_owned(), reason: reason.to_owned() }).inc();
     }
 
-    /// An event got its lease after `wait`; `quiet` when it had found its lane within its burst.
+    /// An event got its lease after `wait`; `quiet` when it had found its lane within its burst and its own group did not stand still.
     pub fn waited(&self, wait: Duration, quiet: bool) {
         self.wait_seconds.observe(wait.as_secs_f64());
         if quiet {

@@ -110,4 +110,14 @@ fn the_metrics_of_quiet_waits_and_of_backlog_ages_say_what_is() {
     // What waits in a pile is not counted as quiet, however long; what is, is.
     let sums = (metric("fairlane_quiet_wait_seconds_sum "), metric("fairlane_wait_seconds_sum "));
     assert!(sums.0 < sums.1, "{sums:?}");
+
+    // A group that a person held waits by its own doing.
+    assert_eq!(gateway.change("PATCH", "/api/v1/group?name=quiet-1", "{\"paused\":true}").status, 200);
+    send("quiet-1");
+    assert_eq!(gateway.change("PATCH", "/api/v1/group?name=quiet-1", "{\"paused\":false}").status, 200);
+    upstream.wait_for(56);
+    while metric("fairlane_wait_seconds_count ") != 56.0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(metric("fairlane_quiet_wait_seconds_count "), 8.0);
 }

@@ -233,7 +233,7 @@ async fn end_all(
     }
     if action == Action::Discard && ask.confirm.as_deref() != Some(group.as_str()) {
         return Err(Problem::Parameter(format!(
-            "confirm: expected the group's name, {group:?}: what is discarded cannot be replayed; to keep it, divert the group",
+            "confirm: expected the group's name, {group:?}: what is discarded is delivered again only by a replay that asks for `discarded` events; to keep it among the dead letters, divert the group",
             group = group.as_str()
         )));
     }

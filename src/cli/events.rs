@@ -54,7 +54,7 @@ enum Action {
     /// Put an event that waits to the dead letters, so that what is behind its order key goes on
     #[command(after_help = "Example: fairlane events skip evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
     Skip(removal::One),
-    /// Throw an event that waits away; it cannot be replayed
+    /// Throw an event that waits away; only `replay --status discarded` brings it back
     #[command(after_help = "Example: fairlane events discard evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab")]
     Discard(removal::One),
     /// Lets a suppressed event, a repeat of another one, go to the upstream after all

@@ -135,7 +135,7 @@ fn in_words(plan: &Value) -> String {
     }
     let (does, whither) = match plan.get("reversible").and_then(Value::as_bool) {
         Some(true) => ("diverts", "to the dead letters, from where it can be replayed"),
-        _ => ("discards", "for good: it cannot be replayed"),
+        _ => ("discards", "no replay takes it but one with --status discarded"),
     };
     format!(
         "{does} what waits of {group}, {total} events ({queued} queued, {retrying} waiting for a further attempt), {whither}; {in_flight} in flight end by themselves, and what arrives from now on is delivered"
@@ -191,7 +191,7 @@ mod tests {
         assert!(text.starts_with("diverts what waits of a, 7 events (5 queued, 2 waiting"), "{text}");
         assert!(text.contains("can be replayed; 1 in flight"), "{text}");
         let text = in_words(&json!({ "group": "a", "total": 7, "reversible": false }));
-        assert!(text.contains("discards") && text.contains("cannot be replayed"), "{text}");
+        assert!(text.contains("discards") && text.contains("--status discarded"), "{text}");
         assert!(in_words(&json!({ "group": "a", "total": 0 })).starts_with("nothing of a waits"));
     }
 }

@@ -240,7 +240,8 @@ impl Delivery {
 
     fn dispatch(&mut self, dispatch: Dispatch) {
         if dispatch.replays == 0 {
-            self.metrics.waited(dispatch.wait, dispatch.quiet);
+            let stood = dispatch.split.iter().any(|(reason, _)| reason.is_own_standstill());
+            self.metrics.waited(dispatch.wait, dispatch.quiet && !stood);
         }
         self.metrics.waited_for(&dispatch.split);
         let kept = self.window.take(dispatch.seq);

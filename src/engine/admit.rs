@@ -113,13 +113,14 @@ impl Engine {
     /// slots. One that does not run at all is looked at again after an hour.
     fn time_for(&self, group: &GroupState, n: u64, now: Now) -> Duration {
         let ended = group.ledger.stats.as_ref().map_or(0.0, |stats| stats.minute.drain_rate(now.mono));
-        let pace = if ended > 0.0 {
+        let pace = if group.is_paused() || self.upstream.paused {
+            0.0
+        } else if ended > 0.0 {
             ended
         } else {
             let estimate = group.estimate.micros().unwrap_or_else(|| self.upstream.durations.guess_us());
             let runs =
                 matches!(group.standing, Standing::Ready(_) | Standing::Own(_) | Standing::Capped | Standing::Limited);
-            let runs = runs && !self.upstream.paused;
             f64::from(u8::from(runs)) * f64::from(group.cap(&self.settings)) * 1e6 / estimate.max(1) as f64
         };
         let time = Duration::try_from_secs_f64(n as f64 / pace).unwrap_or(AGAIN_MAX);

@@ -43,6 +43,21 @@ pub enum WaitReason {
 }
 
 impl WaitReason {
+    /// Whether its own group, or its order key, stood still meanwhile, or may have. Such a wait says nothing of how fairly the slots are
+    /// shared.
+    #[must_use]
+    pub fn is_own_standstill(self) -> bool {
+        matches!(
+            self,
+            Self::Order
+                | Self::GroupRate
+                | Self::GroupPaused
+                | Self::GroupBreaker
+                | Self::RetryAfter
+                | Self::BeforeRestart
+        )
+    }
+
     /// How many there are.
     pub const COUNT: usize = 17;
 

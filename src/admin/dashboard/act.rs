@@ -73,7 +73,7 @@ pub(super) async fn group(form: Form) -> Response {
                 Ok(format!("Job {} moves {} to the dead letters.", job.id, words::events(job.total)))
             }
             "discard" if fields.get("confirm") != Some(group.as_str()) => Err(Problem::Parameter(format!(
-                "confirm: expected the group's name, {:?}: what is thrown away cannot be replayed",
+                "confirm: expected the group's name, {:?}: what is thrown away is delivered again only by a replay that asks for discarded events",
                 group.as_str()
             ))),
             "discard" => {
