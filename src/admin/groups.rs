@@ -398,6 +398,7 @@ struct ChangeJson {
     /// When the first of them ends; null: none ever does.
     expires: Option<String>,
     /// When each of them ends; null: never.
+    #[schema(value_type = Object)]
     ends: Ends,
 }
 

@@ -267,7 +267,7 @@ impl Expiry {
 mod tests {
     use super::*;
 
-    const NOW: Wall = Wall::from_unix_s(1_000);
+    const NOW: Wall = Wall(1_000_000_000);
 
     fn weight(weight: f64) -> Change {
         Change { weight: Some(weight), ..Change::default() }
