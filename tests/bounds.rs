@@ -82,3 +82,45 @@ fn groups_beyond_max_active_share_lanes_stay_there_over_a_restart_and_keep_their
     assert_eq!(overflow(&gateway, "c"), None);
     assert!(gateway.events("group=c")[0]["overflow"].is_null());
 }
+
+fn fairlane(gateway: &Gateway, args: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairlane"));
+    command.args(args).args(["--admin", &gateway.admin.to_string(), "--data"]).arg(gateway.dir().join("data"));
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_change_of_a_group_in_an_overflow_lane_says_what_it_does_not_do_yet() {
+    let receiver = upstream(|_| answer(200));
+    let gateway = gateway(&yaml(&receiver)).start();
+    pause(&gateway, true);
+    for (key, body) in [("a", "a1"), ("b", "b1"), ("c", "c1"), ("c", "c2")] {
+        send(&gateway, key, body);
+    }
+    let lane = overflow(&gateway, "c").unwrap();
+    // The whole upstream is paused, and so is the lane; the group is not held back by itself, whatever is changed of it.
+    let state = |group: &str| gateway.json(&format!("/api/v1/group?name={group}"))["state"].clone();
+    assert_eq!((state("c"), state(&lane)), ("paused".into(), "paused".into()));
+    let (done, text) = fairlane(&gateway, &["groups", "pause", "c", "--expires", "2h"]);
+    let first = text.lines().next().unwrap();
+    let expected = format!("note: it has no lane of its own and shares {lane}, where 2 events wait: ");
+    assert!(done && first.starts_with(&expected) && first.contains("act once it has one"), "{text}");
+    assert!(text.lines().nth(1).unwrap().starts_with("c is paused until "), "{text}");
+
+    for (action, sure) in [("divert", vec!["--yes"]), ("discard", vec!["--confirm", "c"])] {
+        let (done, text) = fairlane(&gateway, &[&["groups", action, "c"], &*sure].concat());
+        assert!(!done && text.contains("409") && text.contains(&lane), "{text}");
+        let answer = gateway.change("POST", &format!("/api/v1/group/{action}?name=c"), r#"{"confirm":"c"}"#);
+        assert_eq!(answer.status, 409, "{}", answer.text());
+    }
+
+    // It is delivered although it is paused, and the answers have not claimed anything else.
+    assert_eq!(gateway.change("PATCH", &format!("/api/v1/group?name={lane}"), r#"{"paused":true}"#).status, 200);
+    pause(&gateway, false);
+    receiver.wait_for(2);
+    assert_eq!((state("c"), state(&lane)), ("paused".into(), "paused".into()), "the lane is paused by itself");
+    assert_eq!(gateway.change("DELETE", &format!("/api/v1/group?name={lane}"), "").status, 200);
+    receiver.wait_for(4);
+}

@@ -243,6 +243,41 @@ fn a_group_that_was_never_seen_can_be_changed_and_the_answer_says_so() {
     assert_eq!(gateway.json("/api/v1/group?name=other")["override"], serde_json::Value::Null);
 }
 
+#[test]
+fn each_part_of_a_change_ends_by_itself_and_a_resume_leaves_the_others() {
+    let receiver = upstream(|_| answer(200));
+    let gateway = gateway(&yaml(&receiver, "")).start();
+    let patch = |name: &str, change: &str| {
+        let answer = gateway.change("PATCH", &format!("/api/v1/group?name={name}"), change);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        serde_json::from_str::<serde_json::Value>(&answer.text()).unwrap()["override"].clone()
+    };
+    let null = serde_json::Value::Null;
+    patch("kept", r#"{"weight":4,"expires":"never"}"#);
+    let change = patch("kept", r#"{"paused":true,"expires":"2s"}"#);
+    assert_eq!((&change["weight"], &change["ends"]["weight"]), (&4.0.into(), &null), "{change:#}");
+    assert!(change["ends"]["paused"].is_string() && change["ends"]["paused"] == change["expires"], "{change:#}");
+    while gateway.json("/api/v1/group?name=kept")["paused"] == true {
+        std::thread::yield_now();
+    }
+    let listed = &gateway.json("/api/v1/overrides")["overrides"][0];
+    let left = serde_json::json!({ "group": "kept", "weight": 4.0, "expires": null, "ends": { "weight": null } });
+    assert_eq!(*listed, left);
+
+    patch("kept", r#"{"paused":true}"#);
+    let change = patch("kept", r#"{"paused":false}"#);
+    assert_eq!(change, serde_json::json!({ "weight": 4.0, "expires": null, "ends": { "weight": null } }));
+    assert_eq!(patch("other", r#"{"paused":false}"#), null, "nothing paused it");
+
+    let whole = |change: &str| assert_eq!(gateway.change("PATCH", "/api/v1/upstream", change).status, 200);
+    whole(r#"{"concurrency":3,"expires":"never"}"#);
+    whole(r#"{"paused":true}"#);
+    assert!(gateway.json("/api/v1/upstream")["change"]["ends"]["paused"].is_string());
+    whole(r#"{"paused":false}"#);
+    let change = gateway.json("/api/v1/upstream")["change"].clone();
+    assert_eq!(change, serde_json::json!({ "concurrency": 3, "expires": null, "ends": { "concurrency": null } }));
+}
+
 /// Waits of one group's events, as the receiver was told, in milliseconds, sorted.
 fn waits(received: &[Received], group: &str) -> Vec<u64> {
     let of_group = received.iter().filter(|r| r.group() == group);

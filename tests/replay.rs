@@ -163,6 +163,7 @@ fn a_paused_group_holds_up_no_other_and_cancelling_leaves_its_events_as_they_wer
     let receiver = upstream(|_| answer(410));
     let gateway = gateway(&yaml(&receiver, "")).start();
     dead_letters(&gateway, &["slow", "a"], 60);
+    let reason = gateway.events("status=dead&group=slow")[0]["reason"].clone();
     receiver.rule(|_| answer(200));
     gateway.change("PATCH", "/api/v1/group?name=slow", r#"{"paused":true}"#);
     let id = call(&gateway, "POST", "/api/v1/replays", "{}", 201)["id"].as_str().unwrap().to_owned();
@@ -176,7 +177,9 @@ fn a_paused_group_holds_up_no_other_and_cancelling_leaves_its_events_as_they_wer
     call(&gateway, "DELETE", &format!("/api/v1/replays/{id}"), "{}", 200);
     let cancelled = wait_for_replay(&gateway, &id, |replay| replay["under_way"] == 0);
     assert_eq!(cancelled["state"], "cancelled");
-    assert_eq!(gateway.events("status=dead&group=slow").len(), 60, "all are dead letters again, {cancelled}");
+    let dead = gateway.events("status=dead&group=slow");
+    assert_eq!(dead.len(), 60, "all are dead letters again, {cancelled}");
+    assert!(dead.iter().all(|event| event["reason"] == reason && reason != ""), "for what they died of: {dead:#?}");
     assert_eq!(receiver.count(), 120 + 60);
     counts_add_up(&gateway);
 }

@@ -1,6 +1,6 @@
 //! The calls about groups: how they stand, and changes that act from the next lease on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use super::inside::{self, Inside};
 use super::name;
 use super::problem::{Problem, Refusal};
 use super::upstream::SLOTS_MAX;
-use super::{Admin, tenant, unseen};
-use crate::driver::{Change, Expiry, GroupView, Live, Rate, Sort};
+use super::{Admin, tenant, unseen, words};
+use crate::driver::{Change, Expiry, GroupView, InParts, Live, Rate, Sort};
 use crate::event::{Group, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -87,9 +87,9 @@ pub(super) struct GroupJson {
     /// The overflow lane that it shares, for it has none of its own; left out otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     overflow: Option<String>,
-    /// What a person changed of it; null: it is treated as the file says.
+    /// What people changed of it; null: it is treated as the file says.
     r#override: Option<ChangeJson>,
-    /// What whoever changed it should know.
+    /// What whoever changes it should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// Only where one group is asked for.
@@ -114,7 +114,7 @@ pub(super) async fn list(
     let changes: HashMap<Group, Live> = admin.handle.changes().await?.into_iter().collect();
     let now = admin.handle.now().wall;
     let json = |view: GroupView| {
-        let change = changes.get(&view.group).copied();
+        let change = changes.get(&view.group);
         GroupJson::of(view, change, now)
     };
     Ok(Json(GroupsView { groups: groups.into_iter().map(json).collect() }))
@@ -163,7 +163,30 @@ async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
     let changes = admin.handle.changes().await?;
     let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
     let view = admin.handle.group(group).await?;
-    Ok(GroupJson::of(view, change, admin.handle.now().wall))
+    let note = shared_lane(admin, &view).await?;
+    Ok(GroupJson { note, ..GroupJson::of(view, change.as_ref(), admin.handle.now().wall) })
+}
+
+/// What to know of changes of a group that has no lane of its own.
+pub(super) async fn shared_lane(admin: &Admin, view: &GroupView) -> Result<Option<String>, Problem> {
+    let Some(lane) = &view.overflow else { return Ok(None) };
+    let shared = admin.handle.group(lane.clone()).await?;
+    let pending = words::many(shared.queued + shared.retrying + u64::from(shared.in_flight), "event");
+    Ok(Some(format!(
+        "it has no lane of its own and shares {lane}, where {pending} wait: changes of its weight, caps, rate and pause act once it has one; until then {lane} can be changed, with all that share it"
+    )))
+}
+
+/// Refuses what is about the queue of a group that has none.
+///
+/// # Errors
+/// It shares an overflow lane.
+pub(super) fn has_its_queue(view: &GroupView) -> Result<(), Problem> {
+    let Some(lane) = &view.overflow else { return Ok(()) };
+    let name = &view.group;
+    Err(Problem::Conflict(format!(
+        "{name} has no lane of its own: what waits of it waits in {lane} with events of others, and goes from there; end events of it one by one: fairlane events --group {name} --status queued lists them, fairlane events skip ID ends one"
+    )))
 }
 
 /// What may be changed of a group; what is left out stays as it is.
@@ -184,7 +207,7 @@ pub(super) struct GroupPatch {
     pub(super) rate: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) backlog: Option<u32>,
-    /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
+    /// When what is named here ends, RFC 3339, a span such as `2h`, or `never`; a day when left out. What is not named keeps its end.
     #[schema(pattern = "^(never|[1-9][0-9]{0,2}[smhd])$", example = "2h")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires: Option<String>,
@@ -247,7 +270,10 @@ pub(super) async fn patch(
     let group = GroupQuery::group(query)?;
     change(&admin, who, &group, json(&body)?).await?;
     let json = shown(&admin, group.clone()).await?;
-    let note = if json.counted_since.is_none() { unseen::note(&admin, &group).await? } else { None };
+    if json.note.is_some() || json.counted_since.is_some() {
+        return Ok(Json(json));
+    }
+    let note = unseen::note(&admin, &group).await?;
     Ok(Json(GroupJson { note, ..json }))
 }
 
@@ -375,20 +401,32 @@ struct ChangeJson {
     rate: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     backlog: Option<u32>,
-    /// Null: never.
+    /// When the first of them ends; null: none ever does.
     expires: Option<String>,
+    /// When each of them ends; null: never.
+    #[schema(value_type = Object)]
+    ends: Ends,
+}
+
+/// By the name of what is changed, when that ends.
+pub(super) type Ends = BTreeMap<&'static str, Option<String>>;
+
+/// When each part of changes ends.
+pub(super) fn ends<C: InParts>(live: &Live<C>) -> Ends {
+    live.ends().map(|(name, end)| (name, end.map(|at| rfc3339(Wall(at))))).collect()
 }
 
 impl ChangeJson {
-    fn of(live: Live) -> Self {
-        let change = live.change;
+    fn of(live: &Live) -> Self {
+        let change = live.change();
         Self {
             paused: change.paused,
             weight: change.weight,
             concurrency: change.concurrency,
             rate: change.rate.map(|(events, micros)| written(events, Duration::from_micros(micros))),
             backlog: change.backlog,
-            expires: live.expires.map(|at| rfc3339(Wall(at))),
+            expires: live.expires().map(|at| rfc3339(Wall(at))),
+            ends: ends(live),
         }
     }
 }
@@ -397,7 +435,7 @@ impl ChangeJson {
 #[utoipa::path(get, path = "/api/v1/overrides", tag = "groups", responses((status = 200, description = "All of them", body = OverridesView)))]
 pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView>, Problem> {
     let changes = admin.handle.changes().await?;
-    let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(live) };
+    let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(&live) };
     Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
 }
 
@@ -429,7 +467,7 @@ pub(super) fn written(events: u32, per: Duration) -> String {
 }
 
 impl GroupJson {
-    fn of(view: GroupView, change: Option<Live>, now: Wall) -> Self {
+    fn of(view: GroupView, change: Option<&Live>, now: Wall) -> Self {
         Self {
             group: view.group.to_string(),
             weight: view.weight,

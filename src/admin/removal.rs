@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::Admin;
 use super::api::{EventPath, EventView, event_id, rfc3339};
 use super::audit::Who;
-use super::groups::{GroupQuery, json};
+use super::groups::{GroupQuery, has_its_queue, json};
 use super::problem::{Problem, Refusal};
 use crate::driver::{Action, Job, JobRefusal, Record, Removal, Removed, Status, Target};
 use crate::event::{Group, Wall};
@@ -176,7 +176,7 @@ impl From<JobRefusal> for Problem {
 #[utoipa::path(post, path = "/api/v1/group/divert", tag = "groups", params(GroupQuery), request_body = Ask, responses(
     (status = 200, description = "What would happen (`plan`)", body = Plan),
     (status = 202, description = "It has begun", body = JobJson),
-    (status = 409, description = "A job of this group is running", body = Refusal)
+    (status = 409, description = "A job of this group is running, or it has no lane of its own", body = Refusal)
 ))]
 pub(super) async fn divert_all(
     admin: Shared,
@@ -191,7 +191,7 @@ pub(super) async fn divert_all(
 #[utoipa::path(post, path = "/api/v1/group/discard", tag = "groups", params(GroupQuery), request_body = Ask, responses(
     (status = 200, description = "What would happen (`plan`)", body = Plan),
     (status = 202, description = "It has begun", body = JobJson),
-    (status = 409, description = "A job of this group is running", body = Refusal)
+    (status = 409, description = "A job of this group is running, or it has no lane of its own", body = Refusal)
 ))]
 pub(super) async fn discard_all(
     admin: Shared,
@@ -216,6 +216,7 @@ async fn end_all(
         return Err(Problem::Parameter(format!("by: expected 1 to {BY_MAX} printable characters, found {by:?}")));
     }
     let view = admin.handle.group(group.clone()).await?;
+    has_its_queue(&view)?;
     if ask.plan {
         return Ok(Json(Plan {
             plan: true,
@@ -242,6 +243,7 @@ async fn end_all(
 
 /// Begins to end everything of a group that waits.
 pub(super) async fn begin(admin: &Admin, who: Who, group: &Group, action: Action, by: String) -> Result<Job, Problem> {
+    has_its_queue(&admin.handle.group(group.clone()).await?)?;
     let job = admin.handle.begin_job(group, action, by).await?;
     let Job { id, total, by, .. } = &job;
     admin.audit(who, group.as_str(), &format!("job {id} of {by}: {} {total} events that wait", action.as_str()));

@@ -13,7 +13,7 @@ use super::Admin;
 use super::api::rfc3339;
 use super::audit::Who;
 use super::expiry::expiry;
-use super::groups::{json, ms, rate, told, written};
+use super::groups::{Ends, ends, json, ms, rate, told, written};
 use super::problem::Problem;
 use crate::driver::{BreakerState, Expiry, Live, Rate, UpstreamChange};
 use crate::event::{Mono, Wall};
@@ -39,7 +39,7 @@ pub(super) struct UpstreamView {
     slots: SlotsJson,
     attempt_median_ms: Option<f64>,
     active_groups: usize,
-    /// What a person changed; null: all is as the file says.
+    /// What people changed; null: all is as the file says.
     change: Option<ChangeJson>,
 }
 
@@ -91,15 +91,19 @@ struct ChangeJson {
     concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
-    /// Null: never.
+    /// When the first of them ends; null: none ever does.
     expires: Option<String>,
+    /// When each of them ends; null: never.
+    #[schema(value_type = Object)]
+    ends: Ends,
 }
 
 impl ChangeJson {
-    fn of(live: Live<UpstreamChange>) -> Self {
-        let rate = live.change.rate.map(|(events, micros)| written(events, std::time::Duration::from_micros(micros)));
-        let expires = live.expires.map(|at| rfc3339(Wall(at)));
-        Self { paused: live.change.paused, concurrency: live.change.concurrency, rate, expires }
+    fn of(live: &Live<UpstreamChange>) -> Self {
+        let change = live.change();
+        let rate = change.rate.map(|(events, micros)| written(events, std::time::Duration::from_micros(micros)));
+        let expires = live.expires().map(|at| rfc3339(Wall(at)));
+        Self { paused: change.paused, concurrency: change.concurrency, rate, expires, ends: ends(live) }
     }
 }
 
@@ -124,7 +128,7 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
         },
         attempt_median_ms: info.median.map(ms),
         active_groups: info.active_groups,
-        change: info.live.map(ChangeJson::of),
+        change: (!info.live.is_empty()).then(|| ChangeJson::of(&info.live)),
     }))
 }
 
@@ -142,7 +146,7 @@ pub(super) struct UpstreamPatch {
     #[schema(pattern = "^[1-9][0-9]{0,8}/[smh]$", example = "500/s")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<String>,
-    /// RFC 3339, a span such as `2h`, or `never`; a day when left out.
+    /// When what is named here ends, RFC 3339, a span such as `2h`, or `never`; a day when left out. What is not named keeps its end.
     #[schema(pattern = "^(never|[1-9][0-9]{0,2}[smhd])$", example = "2h")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires: Option<String>,

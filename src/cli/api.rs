@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
+use super::changed::changed as in_words;
 use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
 use super::standing::{self, Slots};
 use super::table::{Column, cell, lines, table};
@@ -29,7 +30,7 @@ enum GroupAction {
     /// No further attempt of this group until it is resumed
     #[command(after_help = "Example: fairlane groups pause noisy.myshopify.com --expires 2h")]
     Pause(Timed),
-    /// Attempts again
+    /// Attempts again: takes a pause back, and leaves other changes; against a file that pauses it, holds for `--expires`
     #[command(after_help = "Example: fairlane groups resume noisy.myshopify.com")]
     Resume(Timed),
     /// Change weight, caps or rate, on queued events too
@@ -72,7 +73,8 @@ struct One {
 struct Timed {
     #[command(flatten)]
     one: One,
-    /// For how long: a time, a span such as 2h, or never; a day when left out
+    /// For how long what is named here holds: a time, a span such as 2h, or never; a day when left out. Earlier changes of other things keep
+    /// their ends
     #[arg(long)]
     expires: Option<String>,
 }
@@ -132,7 +134,8 @@ enum UpstreamAction {
 
 #[derive(Debug, Args)]
 struct Whole {
-    /// For how long: a time, a span such as 2h, or never; a day when left out
+    /// For how long what is named here holds: a time, a span such as 2h, or never; a day when left out. Earlier changes of other things keep
+    /// their ends
     #[arg(long)]
     expires: Option<String>,
 }
@@ -170,7 +173,7 @@ pub(super) fn groups(groups: &Groups) -> u8 {
     let path = |one: &One| format!("/api/v1/group?name={}", encoded(&one.group));
     let changed = |timed: &Timed, change| {
         let change = until(change, timed.expires.as_deref());
-        shown(remote, Method::PATCH, &path(&timed.one), Some(change), lines)
+        shown(remote, Method::PATCH, &path(&timed.one), Some(change), in_words)
     };
     match action {
         GroupAction::Pause(timed) => changed(timed, json!({ "paused": true })),
@@ -183,7 +186,7 @@ pub(super) fn groups(groups: &Groups) -> u8 {
             change.extend(set.backlog.map(|events| ("backlog".to_owned(), json!(events))));
             changed(&set.timed, Value::Object(change))
         }
-        GroupAction::Restore(one) => shown(remote, Method::DELETE, &path(one), Some(json!({})), lines),
+        GroupAction::Restore(one) => shown(remote, Method::DELETE, &path(one), Some(json!({})), in_words),
         GroupAction::Cancel(one) => {
             let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
             shown(remote, Method::POST, &path, Some(json!({})), lines)
@@ -229,7 +232,7 @@ const UPSTREAM: &str = "/api/v1/upstream";
 pub(super) fn upstream(upstream: &Upstream) -> u8 {
     let Upstream { action, remote } = upstream;
     let patched = |whole: &Whole, change| {
-        shown(remote, Method::PATCH, UPSTREAM, Some(until(change, whole.expires.as_deref())), lines)
+        shown(remote, Method::PATCH, UPSTREAM, Some(until(change, whole.expires.as_deref())), in_words)
     };
     match action {
         None => shown(remote, Method::GET, UPSTREAM, None, lines),
@@ -241,7 +244,7 @@ pub(super) fn upstream(upstream: &Upstream) -> u8 {
             change.extend(rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
             patched(whole, Value::Object(change))
         }
-        Some(UpstreamAction::Restore) => shown(remote, Method::DELETE, UPSTREAM, Some(json!({})), lines),
+        Some(UpstreamAction::Restore) => shown(remote, Method::DELETE, UPSTREAM, Some(json!({})), in_words),
     }
 }
 

@@ -5,6 +5,7 @@
 mod alerts;
 mod api;
 mod capture;
+mod changed;
 pub mod check;
 mod completions;
 mod demo;

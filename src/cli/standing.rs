@@ -78,7 +78,7 @@ pub(super) fn why(answer: &Value, slots: Option<Slots>) -> String {
     put_in_words(&mut group, slots);
     let Some(fields) = group.as_object_mut() else { return lines(answer) };
     let mut taken = |name: &str| fields.remove(name).and_then(|value| value.as_str().map(escaped)).unwrap_or_default();
-    let (name, state, reason) = (taken("group"), taken("state"), taken("reason"));
+    let (name, state, reason, note) = (taken("group"), taken("state"), taken("reason"), taken("note"));
     if fields.remove("wait_p99_ms").is_some() {
         fields.entry("wait_p99").or_insert(Value::Null);
     }
@@ -99,7 +99,8 @@ pub(super) fn why(answer: &Value, slots: Option<Slots>) -> String {
         (_, "") => "nothing holds it back",
         (_, reason) => reason,
     };
-    format!("{name} is {state}: {reason}\n\n{}{held}", lines(&group))
+    let note = if note.is_empty() { note } else { format!("note: {note}\n") };
+    format!("{name} is {state}: {reason}\n{note}\n{}{held}", lines(&group))
 }
 
 /// For a group at its cap, what there is besides, and how to change it.

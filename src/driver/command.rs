@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::change::{Change, Expiry, Live, UpstreamChange};
 use super::job::Job;
 use super::newcomers::NewGroups;
-use super::policy::{Change, Expiry, FilePolicies, Live};
+use super::policy::FilePolicies;
 use super::removal::{Removed, Target};
 use super::replay::{Replay, Tracker};
 use super::run::{Driver, OVERDUE};
 use super::traced::traced;
-use super::upstream::UpstreamChange;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
 use crate::engine::{
@@ -76,7 +76,7 @@ pub struct UpstreamInfo {
     /// Slots that replays may hold together.
     pub replay_slots: u32,
     /// What a person changed.
-    pub live: Option<Live<UpstreamChange>>,
+    pub live: Live<UpstreamChange>,
     /// How it answered most recently.
     pub last: LastAnswers,
     /// Its breaker.

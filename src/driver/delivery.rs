@@ -280,12 +280,18 @@ impl Delivery {
             engine::Verdict::RetryAt(due) => Verdict::RetryAt(*due),
             engine::Verdict::Released => Verdict::Released,
             engine::Verdict::Delivered => Verdict::Delivered,
-            engine::Verdict::Dead(reason) => Verdict::Dead(reason.clone()),
+            engine::Verdict::Dead(reason) => Verdict::Dead(self.before(settle.seq, reason)),
             engine::Verdict::Discarded => Verdict::Discarded,
         };
         let ends_attempt = !matches!(settle.verdict, engine::Verdict::Begun);
         let attempt = self.ended.get(&settle.seq).filter(|_| ends_attempt).map(|ended| ended.note.clone());
         Settlement { seq: settle.seq, at: settle.at, verdict, attempt }
+    }
+
+    /// Why an event is dead: one whose replay was taken back stands as before, with the reason of its own death.
+    fn before(&self, seq: Seq, reason: &str) -> Box<str> {
+        let tracker = self.followed.get(&seq).filter(|_| reason == engine::WITHDRAWN);
+        tracker.and_then(|(tracker, _)| tracker.reason(seq)).unwrap_or_else(|| reason.into())
     }
 
     /// Tells the engine what ended.

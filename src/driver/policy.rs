@@ -9,14 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
 
+use super::change::{Change, Expiry, Live};
 use crate::engine::{Policies, Policy, Rate};
 use crate::event::{Group, Wall};
 use crate::store::notebook::Notebook;
-
-/// How long a change lasts where it does not say.
-const LASTS: Duration = Duration::from_hours(24);
 
 /// What the file says.
 #[derive(Clone, Debug, Default)]
@@ -31,64 +28,6 @@ pub struct FilePolicies {
     pub new_groups: Option<Rate>,
     /// By a source's name: how long an event of it may hold its order key.
     pub order_max_hold: HashMap<Arc<str>, Duration>,
-}
-
-/// A change of one group, each part of it kept from before where it is not given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Change {
-    /// Whether it waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<bool>,
-    /// Its share relative to others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight: Option<f64>,
-    /// Its attempts in flight.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<u32>,
-    /// Its attempts a time: how many, in how many microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<(u32, u64)>,
-    /// Its events that may wait.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backlog: Option<u32>,
-}
-
-/// A change that is in force, of a group or of the upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Live<C = Change> {
-    /// What it changes.
-    pub change: C,
-    /// When it ends, microseconds since 1970; `None`: never.
-    pub expires: Option<u64>,
-}
-
-impl<C> Live<C> {
-    /// Whether it has expired.
-    pub(super) fn is_over(&self, now: Wall) -> bool {
-        self.expires.is_some_and(|at| at <= now.0)
-    }
-}
-
-/// When a change ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiry {
-    /// After a day.
-    Usual,
-    /// At this time.
-    At(Wall),
-    /// When somebody takes it back.
-    Never,
-}
-
-impl Expiry {
-    /// When that is, microseconds since 1970, for a change made `now`.
-    pub(super) fn ends(self, now: Wall) -> Option<u64> {
-        match self {
-            Self::Usual => Some(now.plus(LASTS).0),
-            Self::At(at) => Some(at.0),
-            Self::Never => None,
-        }
-    }
 }
 
 /// What holds for whom; shared between the engine, which asks, and the driver, which changes it.
@@ -130,7 +69,7 @@ impl PolicyTable {
 
     fn note_caps(&self) {
         let by_file = self.file.read().caps_backlogs();
-        let capped = by_file || self.live.read().values().any(|live| live.change.backlog.is_some());
+        let capped = by_file || self.live.read().values().any(|live| live.change().backlog.is_some());
         self.capped.store(capped, Ordering::Relaxed);
     }
 
@@ -143,7 +82,7 @@ impl PolicyTable {
     pub(super) fn of(&self, group: &Group) -> Policy {
         let mut policy = self.file.read().of(group);
         if let Some(live) = self.live.read().get(group) {
-            live.change.apply(&mut policy);
+            live.change().apply(&mut policy);
             policy.named = true;
         }
         policy
@@ -156,17 +95,20 @@ impl PolicyTable {
 
     /// The changes in force.
     pub(super) fn live(&self) -> Vec<(Group, Live)> {
-        self.live.read().iter().map(|(group, live)| (group.clone(), *live)).collect()
+        self.live.read().iter().map(|(group, live)| (group.clone(), live.clone())).collect()
     }
 
-    /// Adds to what was changed before; durable when this returns.
+    /// Adds to what was changed before, whose ends stay; durable when this returns.
     ///
     /// # Errors
     /// It could not be written down, in words; nothing changed.
     pub(super) fn change(&self, group: &Group, change: Change, expiry: Expiry, now: Wall) -> Result<(), String> {
         let mut next = self.live.read().clone();
-        let before = next.get(group).map_or_else(Change::default, |live| live.change);
-        next.insert(group.clone(), Live { change: change.over(before), expires: expiry.ends(now) });
+        let mut live = next.remove(group).unwrap_or_default();
+        live.put(change, expiry, self.file.read().of(group).paused, now);
+        if !live.is_empty() {
+            next.insert(group.clone(), live);
+        }
         self.keep(next)
     }
 
@@ -181,14 +123,14 @@ impl PolicyTable {
         Ok(there)
     }
 
-    /// Ends what has expired, and says for whom.
+    /// Ends the parts of changes that have expired, and says for whom.
     pub(super) fn expire(&self, now: Wall) -> Vec<Group> {
-        let over = |live: &Live| live.is_over(now);
+        let live = self.live.read().clone();
         let expired: Vec<Group> =
-            self.live.read().iter().filter(|(_, live)| over(live)).map(|(group, _)| group.clone()).collect();
+            live.iter().filter(|(_, live)| live.is_over(now)).map(|(group, _)| group.clone()).collect();
         if !expired.is_empty() {
-            let mut next = self.live.read().clone();
-            next.retain(|_, live| !over(live));
+            let left = live.into_iter().map(|(group, live)| (group, live.left(now)));
+            let next = left.filter(|(_, live)| !live.is_empty()).collect();
             if let Err(error) = self.keep(next) {
                 tracing::warn!(error, "expired changes of groups stay until they can be struck out");
                 return Vec::new();
@@ -234,17 +176,6 @@ impl FilePolicies {
 }
 
 impl Change {
-    /// This change after `before`.
-    fn over(self, before: Self) -> Self {
-        Self {
-            paused: self.paused.or(before.paused),
-            weight: self.weight.or(before.weight),
-            concurrency: self.concurrency.or(before.concurrency),
-            rate: self.rate.or(before.rate),
-            backlog: self.backlog.or(before.backlog),
-        }
-    }
-
     fn apply(&self, policy: &mut Policy) {
         policy.paused = self.paused.unwrap_or(policy.paused);
         policy.weight = self.weight.unwrap_or(policy.weight);
@@ -317,13 +248,16 @@ mod tests {
         assert_eq!(table.of(&big).weight, 4.0);
         assert_eq!(table.of(&Group::fallback()).weight, 0.5);
         table.change(&big, Change { paused: Some(true), ..Change::default() }, Expiry::Usual, now).unwrap();
-        table.change(&big, Change { weight: Some(2.0), ..Change::default() }, Expiry::Usual, now).unwrap();
+        table.change(&big, Change { weight: Some(2.0), ..Change::default() }, Expiry::Never, now).unwrap();
 
         let again = PolicyTable::open(file, notebook()).unwrap();
         assert_eq!(again.of(&big), Policy { paused: true, weight: 2.0, named: true, ..Policy::default() });
         assert!(again.expire(now.plus(Duration::from_hours(23))).is_empty());
         assert_eq!(again.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&big));
+        assert_eq!(again.of(&big), Policy { weight: 2.0, named: true, ..Policy::default() });
+        assert_eq!(again.take_back(&big), Ok(true));
         assert_eq!(again.of(&big).weight, 4.0);
-        assert_eq!(again.take_back(&big), Ok(false));
+        again.change(&big, Change { paused: Some(false), ..Change::default() }, Expiry::Usual, now).unwrap();
+        assert!(again.live().is_empty(), "it runs by the file");
     }
 }

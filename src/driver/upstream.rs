@@ -4,32 +4,16 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::policy::{Expiry, Live};
+use super::change::{Expiry, Live, UpstreamChange};
 use crate::engine::{Rate, Settings};
 use crate::event::Wall;
 use crate::store::notebook::Notebook;
-
-/// A change of the upstream, each part of it kept from before where it is not given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UpstreamChange {
-    /// Whether nobody's events are attempted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<bool>,
-    /// Attempts in flight.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<u32>,
-    /// Attempts a time: how many, in how many microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<(u32, u64)>,
-}
 
 /// What holds for the upstream.
 #[derive(Debug)]
 pub(super) struct UpstreamTable {
     file: Settings,
-    live: Option<Live<UpstreamChange>>,
+    live: Live<UpstreamChange>,
     notebook: Notebook,
 }
 
@@ -38,7 +22,7 @@ impl UpstreamTable {
     pub(super) fn open(file: Settings, notebook: Notebook) -> Result<Self, String> {
         let bytes = notebook.read()?;
         let live = if bytes.is_empty() {
-            None
+            Live::default()
         } else {
             serde_json::from_slice(&bytes)
                 .map_err(|error| format!("{notebook}: {error}; remove the file to begin without it"))?
@@ -66,26 +50,23 @@ impl UpstreamTable {
     }
 
     fn change_in_force(&self) -> UpstreamChange {
-        self.live.map(|live| live.change).unwrap_or_default()
+        self.live.change()
     }
 
-    /// The change in force.
-    pub(super) fn live(&self) -> Option<Live<UpstreamChange>> {
-        self.live
+    /// The changes in force.
+    pub(super) fn live(&self) -> Live<UpstreamChange> {
+        self.live.clone()
     }
 
-    /// Adds to what was changed before; durable when this returns.
+    /// Adds to what was changed before, whose ends stay; durable when this returns.
     ///
     /// # Errors
     /// It could not be written down, in words; nothing changed.
     pub(super) fn change(&mut self, change: UpstreamChange, expiry: Expiry, now: Wall) -> Result<(), String> {
-        let before = self.change_in_force();
-        let change = UpstreamChange {
-            paused: change.paused.or(before.paused),
-            concurrency: change.concurrency.or(before.concurrency),
-            rate: change.rate.or(before.rate),
-        };
-        self.keep(Some(Live { change, expires: expiry.ends(now) }))
+        let mut live = self.live.clone();
+        // No file pauses the upstream.
+        live.put(change, expiry, false, now);
+        self.keep(live)
     }
 
     /// Takes the change back; false when there is none.
@@ -93,24 +74,24 @@ impl UpstreamTable {
     /// # Errors
     /// It could not be written down, in words; nothing changed.
     pub(super) fn take_back(&mut self) -> Result<bool, String> {
-        let there = self.live.is_some();
-        self.keep(None)?;
+        let there = !self.live.is_empty();
+        self.keep(Live::default())?;
         Ok(there)
     }
 
-    /// Ends a change that has expired; whether one has.
+    /// Ends the parts of changes that have expired; whether one has.
     pub(super) fn expire(&mut self, now: Wall) -> bool {
-        if !self.live.is_some_and(|live| live.is_over(now)) {
+        if !self.live.is_over(now) {
             return false;
         }
-        let struck = self.keep(None);
+        let struck = self.keep(self.live.clone().left(now));
         if let Err(error) = &struck {
             tracing::warn!(error, "an expired change of the upstream stays until it can be struck out");
         }
         struck.is_ok()
     }
 
-    fn keep(&mut self, live: Option<Live<UpstreamChange>>) -> Result<(), String> {
+    fn keep(&mut self, live: Live<UpstreamChange>) -> Result<(), String> {
         let bytes = serde_json::to_vec_pretty(&live).map_err(|error| error.to_string())?;
         self.notebook.write(&bytes)?;
         self.live = live;
@@ -130,7 +111,7 @@ mod tests {
         let mut table = UpstreamTable::open(Settings::default(), notebook()).unwrap();
         let change = |paused, concurrency| UpstreamChange { paused, concurrency, ..UpstreamChange::default() };
         table.change(change(Some(true), None), Expiry::Usual, now).unwrap();
-        table.change(change(None, Some(8)), Expiry::Usual, now).unwrap();
+        table.change(change(None, Some(8)), Expiry::Never, now).unwrap();
 
         let mut again = UpstreamTable::open(Settings::default(), notebook()).unwrap();
         again.replace(Settings { slots: 100, timeout: Duration::from_secs(1), ..Settings::default() });
@@ -138,8 +119,10 @@ mod tests {
         assert_eq!((again.settings().slots, again.settings().timeout), (8, Duration::from_secs(1)));
         assert!(!again.expire(now.plus(Duration::from_hours(23))));
         assert!(again.expire(now.plus(Duration::from_hours(24))));
-        assert_eq!((again.settings().slots, again.is_paused()), (100, false));
-        assert_eq!(UpstreamTable::open(Settings::default(), notebook()).unwrap().live(), None);
+        assert_eq!((again.settings().slots, again.is_paused()), (8, false), "each part ends by itself");
+        assert_eq!(again.take_back(), Ok(true));
+        assert_eq!(again.settings().slots, 100);
+        assert_eq!(UpstreamTable::open(Settings::default(), notebook()).unwrap().live(), Live::default());
         assert_eq!(again.take_back(), Ok(false));
     }
 

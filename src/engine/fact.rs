@@ -89,6 +89,9 @@ pub enum Removal {
     Withdraw(Was),
 }
 
+/// What is said of a dead letter whose replay was taken back, by whoever does not know why it had died.
+pub const WITHDRAWN: &str = "its replay was cancelled before an attempt";
+
 /// How a replayed event had ended before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Was {
@@ -107,7 +110,7 @@ impl Removal {
             Self::Skip => Verdict::Dead("skipped by an operator".into()),
             Self::Divert => Verdict::Dead("diverted by an operator".into()),
             Self::Discard | Self::Withdraw(Was::Discarded) => Verdict::Discarded,
-            Self::Withdraw(Was::Dead) => Verdict::Dead("its replay was cancelled before an attempt".into()),
+            Self::Withdraw(Was::Dead) => Verdict::Dead(WITHDRAWN.into()),
             Self::Withdraw(Was::Delivered) => Verdict::Delivered,
         }
     }

@@ -160,8 +160,10 @@ impl Engine {
         idle.ledger = ledger.cloned().unwrap_or_default();
         let view = self.view(&idle, Duration::ZERO, None, now);
         let overflow = self.overflow_of(name);
-        let reason = overflow.as_ref().map_or_else(|| view.reason.clone(), |lane| self.shares(lane));
-        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), overflow, reason, ..view }
+        // How it stands is how the lane stands that it shares: what holds for the group itself does not act there.
+        let (state, reason) =
+            overflow.as_ref().map_or_else(|| (view.state, view.reason.clone()), |lane| self.shares(lane));
+        GroupView { counted: ledger.map(|ledger| now.since(ledger.since)), overflow, state, reason, ..view }
     }
 
     /// The first `limit` active groups in that order; equal ones by name. Takes time in the number of active groups.
@@ -219,11 +221,12 @@ impl Engine {
         (held, count)
     }
 
-    /// Why nothing is known of a group without a lane of its own, in words.
-    fn shares(&self, lane: &Group) -> String {
-        let pending =
-            self.names.get(lane).and_then(|gid| self.groups.get(*gid)).map_or(0, |group| group.counts.total());
-        format!("it has no lane of its own and shares {lane} with others: {pending} events wait there")
+    /// How the lane stands that a group without one of its own shares, and why nothing is known of the group, in words.
+    fn shares(&self, lane: &Group) -> (State, String) {
+        let shared = self.names.get(lane).and_then(|gid| self.groups.get(*gid));
+        let pending = shared.map_or(0, |group| group.counts.total());
+        let reason = format!("it has no lane of its own and shares {lane} with others: {pending} events wait there");
+        (shared.map_or(State::Idle, |group| self.state(group)), reason)
     }
 
     /// Of all groups, or of one.

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::form::{Fields, Form};
 use super::{Visit, encoded, plan, session, shell};
+use crate::admin::Admin;
 use crate::admin::groups::{self, GroupPatch};
 use crate::admin::name;
 use crate::admin::problem::Problem;
@@ -12,6 +13,7 @@ use crate::admin::upstream::{self, UpstreamPatch};
 use crate::admin::words;
 use crate::admin::{release, removal, replays};
 use crate::driver::{Action, Removal};
+use crate::event::Group;
 
 /// Does it, and leads back to the page it came from.
 async fn done(form: Form, back: &str, act: impl AsyncFnOnce(&Visit, &Fields) -> Result<String, Problem>) -> Response {
@@ -40,11 +42,11 @@ pub(super) async fn group(form: Form) -> Response {
         match fields.need("do")? {
             "pause" => {
                 groups::change(admin, who, &group, patch(true)?).await?;
-                Ok(format!("{group} is paused: its events are kept and wait."))
+                noted(admin, &group, format!("{group} is paused: its events are kept and wait.")).await
             }
             "resume" => {
                 groups::change(admin, who, &group, patch(false)?).await?;
-                Ok(format!("{group} runs again."))
+                noted(admin, &group, format!("{group} runs again.")).await
             }
             "set" => {
                 let patch = GroupPatch {
@@ -56,7 +58,7 @@ pub(super) async fn group(form: Form) -> Response {
                     expires: fields.get("expires").map(str::to_owned),
                 };
                 groups::change(admin, who, &group, patch).await?;
-                Ok(format!("{group} is treated differently from now on."))
+                noted(admin, &group, format!("{group} is treated differently from now on.")).await
             }
             "restore" => {
                 groups::take_back(admin, who, &group).await?;
@@ -125,6 +127,12 @@ pub(super) async fn job(form: Form) -> Response {
         }
     })
     .await
+}
+
+/// What was done; for a group that has no lane of its own, what of it acts and what does not yet.
+async fn noted(admin: &Admin, group: &Group, done: String) -> Result<String, Problem> {
+    let note = groups::shared_lane(admin, &admin.handle.group(group.clone()).await?).await?;
+    Ok(note.map_or(done, |note| format!("The change of {group} is kept, but {note}.")))
 }
 
 /// `do` = replay, release, skip or discard, of the event `id`.

@@ -15,7 +15,7 @@ use crate::admin::inside::{self, Inside};
 use crate::admin::name;
 use crate::admin::problem::Problem;
 use crate::admin::words;
-use crate::driver::{Live, Query};
+use crate::driver::{self, Dated, Live, Query};
 use crate::event::{Group, Wall};
 
 /// Events on the page; the rest is a link away.
@@ -27,7 +27,7 @@ struct Page {
     shell: Shell,
     row: Row,
     facts: Vec<Fact>,
-    /// A person's change, as words, and until when.
+    /// What people changed, as words.
     change: Option<Change>,
     held: Option<String>,
     events: Vec<Line>,
@@ -46,8 +46,8 @@ struct Fact {
 }
 
 struct Change {
+    /// Each part with its end.
     what: String,
-    until: String,
     made: String,
 }
 
@@ -99,25 +99,31 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
 
 impl Change {
     fn of(live: &Live, made: Option<&Entry>, now: Wall) -> Self {
-        let change = live.change;
-        let mut what = Vec::new();
-        what.extend(change.paused.map(|paused| if paused { "paused".to_owned() } else { "runs".to_owned() }));
-        what.extend(change.weight.map(|weight| format!("weight {weight}")));
-        what.extend(change.concurrency.map(|cap| format!("at most {}", words::many(cap.into(), "attempt"))));
-        what.extend(change.rate.map(|(events, micros)| {
-            format!("rate {}", crate::admin::groups::written(events, Duration::from_micros(micros)))
-        }));
-        what.extend(change.backlog.map(|cap| format!("at most {} waiting", words::events(cap.into()))));
-        let until = live.expires.map_or_else(
-            || "until somebody takes it back".to_owned(),
-            |at| format!("for {} more", words::span(Wall(at).since(now))),
-        );
+        let what: Vec<String> = live.dated().map(|dated| part(dated, now)).collect();
         let made = made.map_or_else(
             || "Who said so, and when, is in the log of an earlier start.".to_owned(),
             |entry| format!("Said {}, {}.", words::ago(entry.at, now), super::audit::who(entry)),
         );
-        Self { what: what.join(", "), until, made }
+        Self { what: what.join("; "), made }
     }
+}
+
+/// What ends at one time, and when.
+fn part(dated: &Dated<driver::Change>, now: Wall) -> String {
+    let change = dated.change;
+    let mut what = Vec::new();
+    what.extend(change.paused.map(|paused| if paused { "paused".to_owned() } else { "runs".to_owned() }));
+    what.extend(change.weight.map(|weight| format!("weight {weight}")));
+    what.extend(change.concurrency.map(|cap| format!("at most {}", words::many(cap.into(), "attempt"))));
+    what.extend(change.rate.map(|(events, micros)| {
+        format!("rate {}", crate::admin::groups::written(events, Duration::from_micros(micros)))
+    }));
+    what.extend(change.backlog.map(|cap| format!("at most {} waiting", words::events(cap.into()))));
+    let until = dated.expires.map_or_else(
+        || "until somebody takes it back".to_owned(),
+        |at| format!("for {} more", words::span(Wall(at).since(now))),
+    );
+    format!("{}, {until}", what.join(", "))
 }
 
 fn charts(group: &Group, points: &[GroupPoint], now: Wall) -> Vec<(&'static str, String)> {

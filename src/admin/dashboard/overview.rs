@@ -181,7 +181,7 @@ impl Upstream {
             words: upstream_words(info, now),
             last_failure: info.last.failure.as_ref().map(|last| failure(last.at, &last.error)),
             paused: info.paused,
-            changed: info.live.is_some(),
+            changed: !info.live.is_empty(),
             rate: info.rate.map(|rate| crate::admin::groups::written(rate.events, rate.per)),
         }
     }

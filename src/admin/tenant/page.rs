@@ -65,7 +65,7 @@ pub(super) fn of(view: &GroupView, left: Duration, now: Wall) -> Option<String> 
         name: view.group.to_string(),
         tone,
         standing,
-        waiting: words::count(pending),
+        waiting: if view.overflow.is_some() { "–".to_owned() } else { words::count(pending) },
         retrying: words::count(view.retrying),
         oldest: if pending > 0 { words::span(view.oldest) } else { "–".to_owned() },
         done_in: view.eta.filter(|_| pending > 0).map(words::span),
@@ -99,6 +99,10 @@ fn standing(view: &GroupView, pending: u64) -> (&'static str, String) {
         }
         _ if view.retrying > 0 && view.queued == 0 => {
             ("wait", "Some of your events were not taken by the receiver. They are kept, and tried again.")
+        }
+        // Its events wait in a lane that it shares, where nobody counts whose they are.
+        _ if view.overflow.is_some() => {
+            ("good", "Your events are delivered in their turn. How many of them wait is not counted at the moment.")
         }
         _ if pending > 0 => ("good", "Your events are being delivered."),
         _ => ("good", "Nothing waits: all your events are delivered as they come."),

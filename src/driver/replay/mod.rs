@@ -262,7 +262,7 @@ impl Replay {
                 }
             });
             if record.status == Status::Queued {
-                self.tracker.resume(Out { id, seq: record.seq, lane: record.lane, was });
+                self.tracker.resume(Out { id, seq: record.seq, lane: record.lane, was, reason: record.reason });
             }
         }
         Ok(self.tracker.out())

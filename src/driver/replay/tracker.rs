@@ -20,6 +20,8 @@ pub(in crate::driver) struct Out {
     pub(in crate::driver) lane: Lane,
     /// What it had ended as before.
     pub(in crate::driver) was: Status,
+    /// Why it had died; empty where it had not, and after a restart.
+    pub(in crate::driver) reason: Box<str>,
 }
 
 /// What became of the events so far.
@@ -85,7 +87,8 @@ impl Tracker {
             return;
         };
         inner.tally.requeued += 1;
-        inner.put(Out { id: record.id, seq: pending.seq, lane: pending.lane.clone(), was: record.status });
+        let (lane, reason) = (pending.lane.clone(), record.reason.clone());
+        inner.put(Out { id: record.id, seq: pending.seq, lane, was: record.status, reason });
     }
 
     /// An event that was under way before the restart still is.
@@ -137,6 +140,12 @@ impl Tracker {
     /// Events under way.
     pub(super) fn len(&self) -> usize {
         self.inner.lock().out.len()
+    }
+
+    /// Why an event under way had died before, where that is known.
+    pub(in crate::driver) fn reason(&self, seq: Seq) -> Option<Box<str>> {
+        let inner = self.inner.lock();
+        inner.out.get(&seq).map(|out| out.reason.clone()).filter(|reason| !reason.is_empty())
     }
 
     /// All of them.
