@@ -35,8 +35,17 @@ pub struct Tally {
     pub retrying: u64,
     /// Taken back before an attempt, mostly because the replay was cancelled: they stand as before.
     pub withdrawn: u64,
-    /// No longer there when their turn came: past retention, or replayed otherwise.
+    /// No longer there when their turn came: past retention, or replayed otherwise. Those that the list never came to, since their
+    /// places were given up by then, are known when the replay is done.
     pub missed: u64,
+}
+
+impl Tally {
+    /// Events of which it is known what became of them.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.delivered + self.dead + self.retrying + self.withdrawn + self.missed
+    }
 }
 
 /// How the first attempt of a replayed event ended.
