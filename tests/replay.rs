@@ -210,6 +210,27 @@ fn a_replay_survives_a_kill_and_nothing_goes_twice_but_what_was_in_flight() {
     assert!(gateway.events("status=delivered").iter().all(|event| event["replays"] == 1), "none was requeued twice");
 }
 
+#[test]
+fn two_replays_of_the_same_events_share_them_and_each_adds_up() {
+    let receiver = upstream(|_| answer(410));
+    let gateway = gateway(&yaml(&receiver, "")).start();
+    dead_letters(&gateway, &["a", "b", "c"], 60);
+    receiver.rule(|_| answer(200).after(Duration::from_millis(2)));
+    let ids = [(); 2].map(|()| {
+        let replay = call(&gateway, "POST", "/api/v1/replays", r#"{"status":"dead"}"#, 201);
+        replay["id"].as_str().unwrap().to_owned()
+    });
+    let done = ids.map(|id| wait_for_replay(&gateway, &id, |replay| replay["state"] == "done"));
+    let number = |replay: &Value, name: &str| replay[name].as_u64().unwrap();
+    for replay in &done {
+        let known = ["delivered", "dead", "retrying", "withdrawn", "missed"].map(|name| number(replay, name));
+        assert_eq!(known.iter().sum::<u64>(), number(replay, "planned"), "{replay}");
+        assert_eq!(replay["eta_s"], Value::Null, "{replay}");
+    }
+    assert_eq!(done.iter().map(|replay| number(replay, "delivered")).sum::<u64>(), 180, "each event once: {done:?}");
+    counts_add_up(&gateway);
+}
+
 fn fairlane(gateway: &Gateway, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairlane"));
     command.current_dir(gateway.dir()).args(arguments).stdin(Stdio::null());

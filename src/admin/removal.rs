@@ -297,13 +297,14 @@ pub(super) async fn cancel(
     who: Who,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<JobJson>, Problem> {
-    call_off(&admin, who, job_id(id)?).map(|job| Json(job.into()))
+    call_off(&admin, who, job_id(id)?).await.map(|job| Json(job.into()))
 }
 
 /// Calls a running job off.
-pub(super) fn call_off(admin: &Admin, who: Who, id: u64) -> Result<Job, Problem> {
-    let job = admin.handle.cancel_job(id)?;
-    let Job { id, group, done, total, .. } = &job;
-    admin.audit(who, group, &format!("job {id} called off after {done} of {total} events"));
+pub(super) async fn call_off(admin: &Admin, who: Who, id: u64) -> Result<Job, Problem> {
+    let job = admin.handle.cancel_job(id).await?;
+    let Job { id, group, done, total, ended, .. } = &job;
+    let rest = if ended.is_some() { "" } else { "; its last batch is still being written" };
+    admin.audit(who, group, &format!("job {id} called off after {done} of {total} events{rest}"));
     Ok(job)
 }

@@ -400,9 +400,8 @@ impl FilterJson {
 impl From<ReplayView> for ReplayJson {
     fn from(view: ReplayView) -> Self {
         let tally = view.tally;
-        let left = view.planned.saturating_sub(tally.ended());
         #[expect(clippy::cast_precision_loss, reason = "shown, not computed with")]
-        let eta = (view.rate > 0.0 && !view.standing.is_over()).then(|| left as f64 / view.rate);
+        let eta = (view.rate > 0.0 && !view.standing.is_over()).then(|| view.left as f64 / view.rate);
         Self {
             id: name_of(&view),
             state: view.standing.as_str(),

@@ -4,28 +4,31 @@
 //! asked for and nothing later, so doing a part of it twice changes nothing. It goes in small batches, each durable before the next one is
 //! asked for, so that settlements of living traffic never wait for more than one of them.
 
-use std::collections::BTreeMap;
+mod book;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::WeakSender;
 
+pub(super) use self::book::Jobs;
 use super::removal::{Removed, Target};
 use super::{Ended, Fact, Handle, Shared};
-use crate::engine::Removal;
-use crate::event::{Group, Mono, Seq, Wall};
-use crate::store::notebook::Notebook;
-use crate::store::{Query, Status};
+use crate::engine::{DIVERTED, Removal};
+use crate::event::{Group, Mono, Seq};
+use crate::store::{Error, LaneStore, Query, Record, Status};
 
 /// Events of one batch: a quarter of what the store writes in one piece.
 const BATCH: usize = 256;
 
-/// Jobs that are remembered after their end.
-const ENDED_MAX: usize = 100;
+/// Records of one read where they are only counted.
+const PAGE: usize = 1_000;
 
-/// How often progress is written down; a restart counts on from there.
+/// Whoever calls a job off waits so long at most for the batch under way: a disk that hangs must not hang them.
+const LAST_BATCH_MAX: Duration = Duration::from_secs(5);
+
+/// How often progress is written down. A restart counts what was ended since then.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
 /// A store that cannot be read is asked again after this long.
@@ -55,6 +58,14 @@ impl Action {
         match self {
             Self::Divert => Removal::Divert,
             Self::Discard => Removal::Discard,
+        }
+    }
+
+    /// Whether such a job has ended this event, by what is written of it.
+    fn has_ended(self, record: &Record) -> bool {
+        match self {
+            Self::Divert => record.status == Status::Dead && &*record.reason == DIVERTED,
+            Self::Discard => record.status == Status::Discarded,
         }
     }
 }
@@ -100,11 +111,12 @@ pub struct Job {
     pub total: u64,
     /// Events that it has ended.
     pub done: u64,
-    /// Events that it passed by, for an attempt of them was under way or they had just ended.
+    /// Events that it passed by: an attempt of them was under way, or they had ended otherwise when their turn came. When it is done, all
+    /// that it has not ended.
     pub skipped: u64,
     /// When it began, microseconds since 1970.
     pub began: u64,
-    /// When it ended.
+    /// When it ended. `None` although it was called off: its last batch is not through.
     pub ended: Option<u64>,
     /// Who asked, as they called themselves.
     pub by: String,
@@ -125,136 +137,69 @@ pub enum JobRefusal {
     Ended,
 }
 
-/// Every job that is running, and the last ones that have ended.
-#[derive(Debug)]
-pub(super) struct Jobs {
-    all: Mutex<BTreeMap<u64, Job>>,
-    notebook: Notebook,
-}
-
-impl Jobs {
-    /// Those that `notebook` remembers.
-    pub(super) fn open(notebook: Notebook) -> Result<Self, String> {
-        let bytes = notebook.read()?;
-        let noted: Vec<Job> = if bytes.is_empty() {
-            Vec::new()
-        } else {
-            serde_json::from_slice(&bytes)
-                .map_err(|error| format!("{notebook}: {error}; remove the file to begin without them"))?
-        };
-        Ok(Self { all: Mutex::new(noted.into_iter().map(|job| (job.id, job)).collect()), notebook })
-    }
-
-    fn list(&self) -> Vec<Job> {
-        self.all.lock().values().rev().cloned().collect()
-    }
-
-    fn get(&self, id: u64) -> Option<Job> {
-        self.all.lock().get(&id).cloned()
-    }
-
-    /// Durable when this returns; nothing has changed when it fails.
-    fn begin(&self, job: Job) -> Result<Job, JobRefusal> {
-        let mut all = self.all.lock();
-        let running = |other: &&Job| other.state == JobState::Running && other.group == job.group;
-        if let Some(other) = all.values().find(running) {
-            return Err(JobRefusal::Running(other.id));
-        }
-        let mut next = all.clone();
-        let id = next.last_key_value().map_or(1, |(last, _)| last + 1);
-        let job = Job { id, ..job };
-        next.insert(id, job.clone());
-        // The newest one stays in any case: its number says which the next one is.
-        while next.len() > ENDED_MAX
-            && let Some(old) =
-                next.values().find(|job| job.state != JobState::Running && job.id != id).map(|job| job.id)
-        {
-            next.remove(&old);
-        }
-        self.write(&next).map_err(JobRefusal::Unwritten)?;
-        *all = next;
-        Ok(job)
-    }
-
-    fn end(&self, id: u64, state: JobState, now: Wall) -> Result<Job, JobRefusal> {
-        let mut all = self.all.lock();
-        let mut next = all.clone();
-        let job = next.get_mut(&id).ok_or(JobRefusal::Unknown)?;
-        if job.state != JobState::Running {
-            return Err(JobRefusal::Over);
-        }
-        (job.state, job.ended) = (state, Some(now.0));
-        let job = job.clone();
-        self.write(&next).map_err(JobRefusal::Unwritten)?;
-        *all = next;
-        Ok(job)
-    }
-
-    /// A batch is through. False when the job is not running any more.
-    fn went_on(&self, id: u64, results: &[Removed]) -> bool {
-        let mut all = self.all.lock();
-        let Some(job) = all.get_mut(&id) else { return false };
-        let done = results.iter().filter(|result| **result == Removed::Ended).count();
-        job.done += done as u64;
-        job.skipped += (results.len() - done) as u64;
-        job.state == JobState::Running
-    }
-
-    fn note(&self) {
-        let all = self.all.lock();
-        if let Err(error) = self.write(&all) {
-            tracing::warn!(error, "the progress of jobs could not be written down; it is tried again");
-        }
-    }
-
-    fn write(&self, all: &BTreeMap<u64, Job>) -> Result<(), String> {
-        let jobs: Vec<&Job> = all.values().collect();
-        let bytes = serde_json::to_vec_pretty(&jobs).map_err(|error| error.to_string())?;
-        self.notebook.write(&bytes)
-    }
-
-    /// Those that have to be taken up.
-    pub(super) fn running(&self) -> Vec<Job> {
-        self.list().into_iter().filter(|job| job.state == JobState::Running).collect()
-    }
-}
-
 /// Does a job, to its end or until it is called off. The sender is weak: a job keeps no driver running.
 pub(super) async fn work(job: Job, facts: WeakSender<Fact>, shared: Arc<Shared>) {
-    let Some(group) = Group::from_written(&job.group) else { return };
-    let mut query = Query {
-        group: Some(group.clone()),
-        status: vec![Status::Queued, Status::Retrying],
-        behind: Some(Seq(job.up_to.saturating_add(1))),
-        limit: BATCH,
-        ..Query::default()
-    };
+    let mut query = list_of(&job, vec![Status::Queued, Status::Retrying], BATCH);
     let mut noted = Mono(0);
-    loop {
+    while shared.jobs.goes_on(job.id) {
         let page = match shared.store.list(query.clone()).await {
             Ok(page) => page,
             Err(error) => {
-                tracing::warn!(%error, job = job.id, "a job could not read the store; it is tried again");
-                tokio::time::sleep(AGAIN).await;
+                later(&job, &error).await;
                 continue;
             }
         };
         let targets = page.records.iter().filter_map(Target::of).collect();
         // The driver is ending: the job goes on after the next start.
         let Ok(results) = remove(&facts, targets, job.action.removal()).await else { return };
-        if !shared.jobs.went_on(job.id, &results) {
-            return;
-        }
-        let now = shared.clock.now();
-        match page.next {
-            Some(next) => query.behind = Some(next),
-            None => return finished(&job, &shared, now.wall),
-        }
-        if now.mono.since(noted) >= NOTE_EVERY {
-            noted = now.mono;
+        shared.jobs.went_on(job.id, &results);
+        let Some(next) = page.next else { break };
+        query.behind = Some(next);
+        let now = shared.clock.now().mono;
+        if now.since(noted) >= NOTE_EVERY {
+            noted = now;
             shared.jobs.note();
         }
     }
+    shared.jobs.end(job.id, shared.clock.now().wall);
+}
+
+/// The same for a job from before a restart. What is noted of its progress may be older than its last batches, so the store is asked.
+pub(super) async fn resume(job: Job, facts: WeakSender<Fact>, shared: Arc<Shared>) {
+    let done = loop {
+        match ended_by(&job, &*shared.store).await {
+            Ok(done) => break done,
+            Err(error) => later(&job, &error).await,
+        }
+    };
+    shared.jobs.recounted(job.id, done);
+    work(job, facts, shared).await;
+}
+
+/// How many events a job has ended, as long as they stand so: what was replayed since, or is past its retention, is not among them. What a
+/// person discarded one by one meanwhile is.
+async fn ended_by(job: &Job, store: &dyn LaneStore) -> Result<u64, Error> {
+    let mut query = list_of(job, vec![Status::Dead, Status::Discarded], PAGE);
+    let by_it =
+        |record: &&Record| job.action.has_ended(record) && record.settled.is_some_and(|settled| settled.0 >= job.began);
+    let mut count = 0;
+    loop {
+        let page = store.list(query.clone()).await?;
+        count += page.records.iter().filter(by_it).count() as u64;
+        let Some(next) = page.next else { return Ok(count) };
+        query.behind = Some(next);
+    }
+}
+
+/// Events that a job is about, the newest first.
+fn list_of(job: &Job, status: Vec<Status>, limit: usize) -> Query {
+    let group = Some(Group::from_written(&job.group).expect("a job is written with the name of a group"));
+    Query { group, status, behind: Some(Seq(job.up_to.saturating_add(1))), limit, ..Query::default() }
+}
+
+async fn later(job: &Job, error: &Error) {
+    tracing::warn!(%error, job = job.id, "a job could not read the store; it is tried again");
+    tokio::time::sleep(AGAIN).await;
 }
 
 async fn remove(facts: &WeakSender<Fact>, targets: Vec<Target>, removal: Removal) -> Result<Vec<Removed>, Ended> {
@@ -268,17 +213,6 @@ async fn remove(facts: &WeakSender<Fact>, targets: Vec<Target>, removal: Removal
     // It is held only for the moment of asking.
     drop(facts);
     answer.await.map_err(|_| Ended)
-}
-
-fn finished(job: &Job, shared: &Shared, now: Wall) {
-    match shared.jobs.end(job.id, JobState::Done, now) {
-        Ok(job) => {
-            let Job { id, action, group, done, skipped, .. } = job;
-            tracing::info!(job = id, action = action.as_str(), group, done, skipped, "a job is done");
-        }
-        // Called off in the same moment; or not written down, and then the next start goes through it again and finds nothing.
-        Err(why) => tracing::debug!(?why, job = job.id, "a job's end was not noted"),
-    }
 }
 
 impl Handle {
@@ -323,60 +257,17 @@ impl Handle {
         Ok(job)
     }
 
-    /// Calls a job off; the batch under way is still ended, and what has ended stays so.
+    /// Calls a job off; what has ended stays so. The batch under way is still ended, and waited for: where it takes very long, the answer
+    /// has no [end](Job::ended).
     ///
     /// # Errors
     /// Why not.
-    pub fn cancel_job(&self, id: u64) -> Result<Job, JobRefusal> {
-        self.shared.jobs.end(id, JobState::Cancelled, self.now().wall)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn job(group: &str) -> Job {
-        let (action, state) = (Action::Divert, JobState::Running);
-        Job {
-            id: 0,
-            action,
-            group: group.to_owned(),
-            up_to: 9,
-            state,
-            total: 3,
-            done: 0,
-            skipped: 0,
-            began: 1,
-            ended: None,
-            by: String::new(),
+    pub async fn cancel_job(&self, id: u64) -> Result<Job, JobRefusal> {
+        let jobs = &self.shared.jobs;
+        jobs.call_off(id)?;
+        if tokio::time::timeout(LAST_BATCH_MAX, jobs.ended(id)).await.is_err() {
+            tracing::warn!(job = id, "the last batch of a job that was called off is not through yet");
         }
-    }
-
-    #[test]
-    fn jobs_are_remembered_one_a_group_runs_and_numbers_are_not_used_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let notebook = Notebook::at(folder.path().join("jobs.json"));
-        let jobs = Jobs::open(notebook.clone()).unwrap();
-        assert_eq!(jobs.begin(job("a")).map(|job| job.id), Ok(1));
-        assert_eq!(jobs.begin(job("a")), Err(JobRefusal::Running(1)));
-        assert_eq!(jobs.begin(job("b")).map(|job| job.id), Ok(2));
-        assert!(jobs.went_on(1, &[Removed::Ended, Removed::Gone, Removed::Ended]));
-        jobs.note();
-        let jobs = Jobs::open(notebook).unwrap();
-        assert_eq!(
-            jobs.running().iter().map(|job| (job.id, job.done, job.skipped)).collect::<Vec<_>>(),
-            [(2, 0, 0), (1, 2, 1)]
-        );
-        assert_eq!(jobs.end(1, JobState::Cancelled, Wall(7)).map(|job| job.ended), Ok(Some(7)));
-        assert_eq!(jobs.end(1, JobState::Done, Wall(8)), Err(JobRefusal::Over));
-        assert_eq!(jobs.end(9, JobState::Done, Wall(8)), Err(JobRefusal::Unknown));
-        assert!(!jobs.went_on(1, &[Removed::Ended]), "a batch that was under way still counts, and no other follows");
-        for _ in 0..2 * ENDED_MAX {
-            let id = jobs.begin(job("a")).unwrap().id;
-            jobs.end(id, JobState::Done, Wall(9)).unwrap();
-        }
-        assert_eq!((jobs.list().len(), jobs.list()[0].id), (ENDED_MAX, 2 + 2 * ENDED_MAX as u64));
-        assert_eq!(jobs.running().len(), 1);
+        jobs.get(id).ok_or(JobRefusal::Unknown)
     }
 }

@@ -108,7 +108,7 @@ impl Driver {
             }
             self.work_on(job);
         }
-        for job in self.shared.jobs.running() {
+        for job in self.shared.jobs.unfinished() {
             tracing::info!(
                 job = job.id,
                 group = job.group,
@@ -116,7 +116,7 @@ impl Driver {
                 total = job.total,
                 "a job from before goes on"
             );
-            self.begin(job);
+            self.jobs.spawn(job::resume(job, self.asking.clone(), Arc::clone(&self.shared)));
         }
         Ok(())
     }

@@ -103,12 +103,15 @@ pub enum Was {
     Discarded,
 }
 
+/// The reason of a dead letter that was [diverted](Removal::Divert).
+pub const DIVERTED: &str = "diverted by an operator";
+
 impl Removal {
     /// What is written of the event.
     pub(super) fn verdict(self) -> Verdict {
         match self {
             Self::Skip => Verdict::Dead("skipped by an operator".into()),
-            Self::Divert => Verdict::Dead("diverted by an operator".into()),
+            Self::Divert => Verdict::Dead(DIVERTED.into()),
             Self::Discard | Self::Withdraw(Was::Discarded) => Verdict::Discarded,
             Self::Withdraw(Was::Dead) => Verdict::Dead(WITHDRAWN.into()),
             Self::Withdraw(Was::Delivered) => Verdict::Delivered,

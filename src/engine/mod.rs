@@ -87,7 +87,7 @@ use std::time::Duration;
 
 pub use admit::{Admitted, Excess, Over};
 pub use dedication::{DedicatedInfo, DedicatedView, Dedication};
-pub use fact::{Ending, Queued, Removal, RetryAfter, Scope, WITHDRAWN, Was};
+pub use fact::{DIVERTED, Ending, Queued, Removal, RetryAfter, Scope, WITHDRAWN, Was};
 pub use hung::HungAttempts;
 pub use live::{LiveId, Unserved};
 pub use notice::Notice;

@@ -120,7 +120,7 @@ pub(super) async fn job(form: Form) -> Response {
         let id = fields.number("id")?.unwrap_or(0);
         match fields.need("do")? {
             "cancel" => {
-                let job = removal::call_off(&visit.admin, visit.who(), id)?;
+                let job = removal::call_off(&visit.admin, visit.who(), id).await?;
                 Ok(format!("Job {} is called off; what it has done stays done.", job.id))
             }
             other => Err(unknown(other)),

@@ -93,11 +93,21 @@ impl Handle {
         let began = self.now().mono;
         let mut sum = Sum::default();
         let in_time = || self.now().mono.since(began) < COUNT_MAX;
-        let complete =
-            count(&*self.shared.store, filter, &mut sum, in_time).await.map_err(|error| error.to_string())?;
+        let complete = count(&*self.shared.store, filter, Seq(u64::MAX), &mut sum, in_time)
+            .await
+            .map_err(|error| error.to_string())?;
         let mut plan = sum.plan(complete);
         plan.expected = self.expected(&plan).await.map_err(|error| error.to_string())?;
         Ok(plan)
+    }
+
+    /// How many there are up to a place, as far as they are counted in time.
+    pub(super) async fn count_replay(&self, filter: &Filter, upto: Seq) -> Result<u64, Error> {
+        let began = self.now().mono;
+        let mut sum = Sum::default();
+        let in_time = || self.now().mono.since(began) < COUNT_MAX;
+        count(&*self.shared.store, filter, upto, &mut sum, in_time).await?;
+        Ok(sum.count)
     }
 
     async fn expected(&self, plan: &Plan) -> Result<Option<Duration>, Ended> {
@@ -152,19 +162,21 @@ impl Sum {
     }
 }
 
-/// Looks at all of them. False when it was given up.
+/// Looks at all of them up to a place. False when it was given up.
 async fn count(
     store: &dyn LaneStore,
     filter: &Filter,
+    upto: Seq,
     sum: &mut Sum,
     in_time: impl Fn() -> bool,
 ) -> Result<bool, Error> {
     let mut behind = Seq(0);
     loop {
         let page = store.list(filter.query(behind, PAGE)).await?;
-        page.records.iter().for_each(|record| sum.add(record));
+        page.records.iter().filter(|record| record.seq <= upto).for_each(|record| sum.add(record));
         match page.next {
             None => return Ok(true),
+            Some(next) if next >= upto => return Ok(true),
             Some(_) if !in_time() => return Ok(false),
             Some(next) => behind = next,
         }

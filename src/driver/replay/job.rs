@@ -289,6 +289,8 @@ async fn finish(job: &Replay, work: &Work) -> Result<(), String> {
         if course.standing == Standing::Running {
             course.standing = Standing::Done;
             course.ended = Some(work.clock.now().wall);
+            // What another replay or a person had requeued first has a new place that this list does not come to.
+            job.tracker.count(|tally| tally.missed += job.terms.planned.saturating_sub(tally.ended()));
         }
     }
     work.replays.note().await?;

@@ -76,6 +76,8 @@ pub struct ReplayView {
     pub under_way: usize,
     /// The groups with most of those.
     pub waiting: Vec<(Group, usize)>,
+    /// Events of which it is not known yet what becomes of them, at most: some may not be there when their turn comes.
+    pub left: u64,
     /// Events a second that had their attempt, since this process works on it.
     pub rate: f64,
 }
@@ -220,6 +222,13 @@ impl Replay {
         let elapsed = now.since(since).as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "shown, not computed with")]
         let rate = if elapsed > 0.0 { (tally.ended() - before) as f64 / elapsed } else { 0.0 };
+        let under_way = self.tracker.len();
+        // The whole list has been looked at: what was not met in it never will be.
+        let met = course.place.through && course.place.parked.is_empty() && course.next.is_empty();
+        let left = match () {
+            () if course.standing.is_over() || met && self.again.lock().is_empty() => under_way as u64,
+            () => self.terms.planned.saturating_sub(tally.ended()),
+        };
         ReplayView {
             number: self.terms.number,
             standing: course.standing,
@@ -228,8 +237,9 @@ impl Replay {
             ended: course.ended,
             planned: self.terms.planned,
             tally,
-            under_way: self.tracker.len(),
+            under_way,
             waiting: self.tracker.most(NAMED_MAX),
+            left,
             rate,
         }
     }
@@ -254,6 +264,8 @@ impl Replay {
             self.tracker.count(|tally| {
                 tally.requeued += u64::from(!counted);
                 match record.status {
+                    // Attempts count anew from its requeue: without one it was taken back, and stands as it had ended before.
+                    status if !status.is_pending() && record.attempts == 0 => tally.withdrawn += 1,
                     Status::Delivered => tally.delivered += 1,
                     Status::Dead => tally.dead += 1,
                     Status::InFlight | Status::Retrying => tally.retrying += 1,
@@ -277,7 +289,7 @@ impl Handle {
     pub async fn start_replay(&self, filter: Filter) -> Result<ReplayView, NoReplay> {
         let newest = self.events(Query { limit: 1, ..Query::default() }).await?;
         let upto = newest.records.first().map_or(Seq(0), |record| record.seq);
-        let planned = self.plan_replay(&filter).await.map_err(NoReplay::Failed)?.count;
+        let planned = self.count_replay(&filter, upto).await?;
         let now = self.now();
         let replays = &self.shared.replays;
         let job = replays.add(filter, upto, planned, now)?;
@@ -343,5 +355,48 @@ impl Handle {
         }
         job.tracker.changed.notify_one();
         Ok(job.view(self.now().mono))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::TestClock;
+    use crate::driver::tests::event;
+    use crate::store::memory::Memory;
+    use crate::store::{Settlement, Verdict};
+
+    async fn settle(store: &Memory, seq: u64, verdicts: &[Verdict]) {
+        for verdict in verdicts {
+            let settlement = Settlement { seq: Seq(seq), at: Wall(9), verdict: verdict.clone(), attempt: None };
+            store.settle(vec![settlement]).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_back_before_a_kill_did_not_have_an_attempt() {
+        let store = Memory::new(Arc::new(TestClock::at(Wall(1))));
+        let dead = Verdict::Dead("gone".into());
+        let ends = [(Status::Delivered, Verdict::Delivered), (Status::Dead, dead.clone())];
+        let mut out = Vec::new();
+        for number in 1..=4_u8 {
+            let event = event(number, 1);
+            let (was, verdict) = ends[usize::from(number) / 3].clone();
+            out.push((event.id, was));
+            store.append(vec![Arc::new(event)]).await.unwrap();
+            settle(&store, number.into(), &[Verdict::Begun, verdict]).await;
+        }
+        store.requeue((1..=4).map(Seq).collect(), Wall(9)).await.unwrap();
+        // Two had an attempt, and two were taken back: they stand as they had ended before.
+        settle(&store, 5, &[Verdict::Begun, Verdict::Delivered]).await;
+        settle(&store, 6, &[Verdict::Delivered]).await;
+        settle(&store, 7, &[Verdict::Begun, dead.clone()]).await;
+        settle(&store, 8, &[dead]).await;
+        let terms = Terms { number: 1, filter: Filter::default(), created: Wall(9), upto: Seq(4), planned: 4 };
+        let course = Course { standing: Standing::Cancelled, ended: None, place: Place::default(), out, next: vec![] };
+        let replay = Replay::new(terms, course, Tally { requeued: 4, ..Tally::default() }, Mono(0));
+        assert_eq!(replay.resume(&store).await.unwrap().len(), 0);
+        let tally = Tally { requeued: 4, delivered: 1, dead: 1, withdrawn: 2, ..Tally::default() };
+        assert_eq!(replay.tracker.tally(), tally);
     }
 }

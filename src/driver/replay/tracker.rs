@@ -37,7 +37,8 @@ pub struct Tally {
     pub retrying: u64,
     /// Taken back before an attempt, mostly because the replay was cancelled: they stand as before.
     pub withdrawn: u64,
-    /// No longer there when their turn came: past retention, or replayed otherwise.
+    /// No longer there when their turn came: past retention, or replayed otherwise. Those that the list never came to, since their
+    /// places were given up by then, are known when the replay is done.
     pub missed: u64,
 }
 

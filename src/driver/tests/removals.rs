@@ -169,14 +169,38 @@ async fn a_job_that_is_called_off_ends_after_the_batch_under_way() {
     let mut gate = w.memory.hold_next(Call::Settle);
     let job = w.handle.begin_job(&Group::of(&["g"]), Action::Discard, "me".into()).await.unwrap();
     gate.arrived().await;
-    assert_eq!(w.handle.cancel_job(job.id).map(|job| job.state), Ok(JobState::Cancelled));
+    let (handle, id) = (w.handle.clone(), job.id);
+    #[expect(clippy::disallowed_methods, reason = "the test ends what it begins")]
+    let asked = tokio::spawn(async move { handle.cancel_job(id).await });
+    settle().await;
+    assert!(!asked.is_finished(), "the batch under way still lands");
     gate.open();
-    while w.handle.job(job.id).unwrap().done == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let job = asked.await.unwrap().unwrap();
+    assert_eq!((job.state, job.done, job.ended.is_some()), (JobState::Cancelled, 256, true));
     settle().await;
     let left = w.count(Status::Queued).await;
     assert_eq!((w.count(Status::Discarded).await, left), (256, 344));
-    assert_eq!(w.handle.cancel_job(job.id), Err(JobRefusal::Over));
-    assert_eq!(w.handle.cancel_job(99), Err(JobRefusal::Unknown));
+    assert_eq!(w.handle.cancel_job(job.id).await, Err(JobRefusal::Over));
+    assert_eq!(w.handle.cancel_job(99).await, Err(JobRefusal::Unknown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_calls_a_job_off_waits_not_for_ever() {
+    let w = poisoned();
+    w.pause(true).await;
+    w.store(numbered(1, 1)).await;
+    let mut gate = w.memory.hold_next(Call::Settle);
+    let job = w.handle.begin_job(&Group::of(&["g"]), Action::Divert, "me".into()).await.unwrap();
+    gate.arrived().await;
+    let job = w.handle.cancel_job(job.id).await.unwrap();
+    assert_eq!((job.state, job.done, job.ended), (JobState::Cancelled, 0, None));
+    gate.open();
+    loop {
+        let job = w.handle.job(job.id).unwrap();
+        if job.ended.is_some() {
+            assert_eq!((job.state, job.done), (JobState::Cancelled, 1));
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
