@@ -135,7 +135,8 @@ impl Kind {
                 when: "one group holds over half of a backlog of at least `skew.max_lag` events, for `skew.window`, until it holds 40 % or \
                        less; paused groups and their events do not count",
                 means: "One tenant floods. The others do not wait for it; its own events do, and they fill the disk.",
-                remedy: "Find out whether it is meant (an import) or a loop; pause it, move its queue to the dead letters (fairlane groups divert GROUP; a replay brings it back), or wait.",
+                remedy: "Find out whether it is meant (an import) or a loop; pause it, move its queue to the dead letters (fairlane groups \
+                         divert GROUP; a replay brings it back), or wait.",
                 press: &["fairlane groups pause GROUP --expires 1h"],
             },
             Self::DedicatedCeiling => Row {
