@@ -186,7 +186,7 @@ impl Replay {
             terms,
             course: Mutex::new(course),
             tracker: Arc::new(Tracker::from(tally)),
-            since: (now, ended(&tally)),
+            since: (now, tally.ended()),
             again: Mutex::default(),
         }
     }
@@ -219,7 +219,7 @@ impl Replay {
         let (since, before) = self.since;
         let elapsed = now.since(since).as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "shown, not computed with")]
-        let rate = if elapsed > 0.0 { (ended(&tally) - before) as f64 / elapsed } else { 0.0 };
+        let rate = if elapsed > 0.0 { (tally.ended() - before) as f64 / elapsed } else { 0.0 };
         ReplayView {
             number: self.terms.number,
             standing: course.standing,
@@ -267,11 +267,6 @@ impl Replay {
         }
         Ok(self.tracker.out())
     }
-}
-
-/// Events of which it is known what became of them.
-fn ended(tally: &Tally) -> u64 {
-    tally.delivered + tally.dead + tally.retrying + tally.withdrawn + tally.missed
 }
 
 impl Handle {

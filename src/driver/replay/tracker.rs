@@ -41,6 +41,14 @@ pub struct Tally {
     pub missed: u64,
 }
 
+impl Tally {
+    /// Events of which it is known what became of them.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.delivered + self.dead + self.retrying + self.withdrawn + self.missed
+    }
+}
+
 /// How the first attempt of a replayed event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum End {
