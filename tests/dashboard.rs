@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world has failed")]
 #![expect(clippy::expect_used, reason = "likewise")]
 #![expect(clippy::panic, reason = "likewise")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
 
 #[path = "dashboard/browser.rs"]
 mod browser;
@@ -9,6 +10,8 @@ mod browser;
 mod html;
 #[path = "dashboard/pictures.rs"]
 mod pictures;
+#[path = "dashboard/presses.rs"]
+mod presses;
 mod support;
 
 use std::time::Duration;
@@ -31,7 +34,7 @@ fn world() -> (Upstream, Gateway) {
     });
     let yaml = format!(
         r#"
-upstream: {{ url: "{}", concurrency: 8 }}
+upstream: {{ url: "{}", concurrency: 8, retry: {{ never: [410] }} }}
 sources:
   - path: /webhooks/shopify
     verify: {{ provider: shopify, secret: "{}" }}
@@ -113,6 +116,64 @@ fn a_noisy_group_is_seen_paused_and_resumed_and_others_go_on() {
 }
 
 #[test]
+fn an_event_is_found_by_the_providers_id_read_replayed_and_seen_to_arrive() {
+    let (upstream, gateway) = world();
+    upstream.rule(|_| answer(410).body("no such order"));
+    send(&gateway, QUIET, 1);
+    let event = gateway.events("").remove(0);
+    let id = event["id"].as_str().unwrap();
+    gateway.wait_for_status(id, "dead");
+    upstream.rule(|_| answer(200));
+    browse(&gateway, async |browser| {
+        browser.sign_in(&gateway, "/").await;
+        browser.write("#find", event["provider_event_id"].as_str().unwrap()).await;
+        browser.press("form.find button").await;
+        browser.press("tbody th a.id").await;
+        browser.see_text("main", "no such order", true).await;
+        assert!(browser.text("#body").await.contains("\"id\": 0"), "the body is there to read");
+        browser.press("button[value=replay]").await;
+        browser.see_text("main", "The event is queued, to be delivered once more", true).await;
+        let again = upstream.wait_for(2).pop().unwrap();
+        assert_eq!((again.header("fairlane-event-id"), again.header("fairlane-replay")), (Some(id), Some("1")));
+        gateway.wait_for_status(id, "delivered");
+        browser.client.refresh().await.unwrap();
+        browser.see(".verdict.good").await;
+    });
+    let change = &gateway.json("/api/v1/audit")["changes"][0];
+    assert_eq!((change["about"].as_str(), change["way"].as_str()), (Some(id), Some("dashboard")), "{change}");
+}
+
+#[test]
+fn dead_letters_of_a_group_are_replayed_by_a_plan() {
+    let (upstream, gateway) = world();
+    upstream.rule(|_| answer(410));
+    send(&gateway, QUIET, 5);
+    send(&gateway, NOISY, 2);
+    let dead = |group: &str| gateway.events(&format!("group={group}"));
+    let ids = |group: &str| -> Vec<String> {
+        dead(group).iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let (quiet, noisy) = (ids(QUIET), ids(NOISY));
+    quiet.iter().chain(&noisy).for_each(|id| drop(gateway.wait_for_status(id, "dead")));
+    upstream.rule(|_| answer(200));
+    browse(&gateway, async |browser| {
+        browser.sign_in(&gateway, "/dead").await;
+        browser.write("#group", QUIET).await;
+        browser.press("button[formaction='/replays/plan']").await;
+        let plan = format!("5 events would be delivered once more: dead events of {QUIET}. Nothing is changed yet");
+        browser.see_text("main", &plan, true).await;
+        assert_eq!(upstream.count(), 7, "a plan delivers nothing");
+        browser.press("button[value=begin]").await;
+        browser.see_text("main", "replay-1 is begun: 5 events", true).await;
+        // By itself: nobody loads the page again.
+        browser.see_text("replay-1", "5 of 5 delivered", true).await;
+        browser.see_text("replay-1", "done", true).await;
+    });
+    quiet.iter().for_each(|id| drop(gateway.wait_for_status(id, "delivered")));
+    noisy.iter().for_each(|id| drop(gateway.wait_for_status(id, "dead")));
+}
+
+#[test]
 fn what_strangers_wrote_stays_text() {
     let (upstream, gateway) = world();
     let body = format!("{{\"note\":\"{SCRIPT}\"}}");
@@ -166,6 +227,8 @@ fn every_page_reads_without_a_script_and_asks_nobody_else() {
         "/rejections",
         "/sources",
         "/jobs",
+        "/replays",
+        "/replays/plan?status=delivered",
         "/alerts",
         "/audit",
         "/configuration",

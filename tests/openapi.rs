@@ -70,6 +70,10 @@ fn what_a_gateway_answers_is_what_the_description_says() {
         "/api/v1/upstream",
         "/api/v1/alerts",
         "/api/v1/jobs",
+        "/api/v1/replays",
+        "/api/v1/config",
+        "/api/v1/audit",
+        "/api/v1/events/export",
     ] {
         seen("get", path, gateway.get(path));
         if !matches!(path, "/healthz" | "/readyz" | "/metrics") {
@@ -81,7 +85,7 @@ fn what_a_gateway_answers_is_what_the_description_says() {
         seen("get", "/api/v1/events/{id}", gateway.get(&format!("/api/v1/events/{id}")));
         seen("get", "/api/v1/events/{id}/body", gateway.get(&format!("/api/v1/events/{id}/body")));
         seen("get", "/api/v1/events/{id}/attempts", gateway.get(&format!("/api/v1/events/{id}/attempts")));
-        for end in ["release", "skip", "discard"] {
+        for end in ["release", "replay", "skip", "discard"] {
             let path = format!("/api/v1/events/{{id}}/{end}");
             seen("post", &path, gateway.change("POST", &path.replace("{id}", id), "{}"));
         }
@@ -93,6 +97,13 @@ fn what_a_gateway_answers_is_what_the_description_says() {
             seen("patch", "/api/v1/group", gateway.change("PATCH", &path, body));
         }
         seen("delete", "/api/v1/group", gateway.change("DELETE", &path, ""));
+        for body in ["{\"expires\":\"30d\"}", "{\"expires\":\"never\"}", "nonsense"] {
+            seen(
+                "post",
+                "/api/v1/group/link",
+                gateway.change("POST", &format!("/api/v1/group/link?name={name}"), body),
+            );
+        }
         seen("post", "/api/v1/group/cancel", gateway.change("POST", &format!("/api/v1/group/cancel?name={name}"), ""));
     }
     for end in ["divert", "discard"] {
@@ -105,7 +116,26 @@ fn what_a_gateway_answers_is_what_the_description_says() {
         seen("get", "/api/v1/jobs/{id}", gateway.get(&format!("/api/v1/jobs/{id}")));
         seen("delete", "/api/v1/jobs/{id}", gateway.change("DELETE", &format!("/api/v1/jobs/{id}"), ""));
     }
+    for body in ["{\"plan\":true,\"status\":[\"delivered\"]}", "{\"status\":\"queued\"}", "nonsense", ""] {
+        seen("post", "/api/v1/replays", gateway.change("POST", "/api/v1/replays", body));
+    }
+    // One more than may be under way.
+    assert_eq!(gateway.change("PATCH", "/api/v1/group?name=quiet", r#"{"paused":true}"#).status, 200);
+    for _ in 0..5 {
+        seen("post", "/api/v1/replays", gateway.change("POST", "/api/v1/replays", "{\"status\":\"delivered\"}"));
+    }
+    for id in ["replay-1", "replay-999", "nonsense"] {
+        let path = format!("/api/v1/replays/{id}");
+        seen("get", "/api/v1/replays/{id}", gateway.get(&path));
+        for body in ["{\"paused\":true}", "{}", "[true]"] {
+            seen("patch", "/api/v1/replays/{id}", gateway.change("PATCH", &path, body));
+        }
+        for _ in 0..2 {
+            seen("delete", "/api/v1/replays/{id}", gateway.change("DELETE", &path, ""));
+        }
+    }
     for query in ["limit=0", "status=lost", "since=noon", "cursor=-1"] {
+        seen("get", "/api/v1/events/export", gateway.get(&format!("/api/v1/events/export?{query}")));
         seen("get", "/api/v1/events", gateway.get(&format!("/api/v1/events?{query}")));
     }
     seen("patch", "/api/v1/upstream", gateway.change("PATCH", "/api/v1/upstream", "{\"concurrency\":8}"));

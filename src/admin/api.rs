@@ -582,6 +582,8 @@ pub(super) async fn rejections(
 }
 
 /// The configuration in force, secrets masked.
+#[utoipa::path(get, path = "/api/v1/config", tag = "node", responses(
+    (status = 200, description = "As it could stand in a file; docs/configuration.md says what each field is", body = Object)))]
 pub(super) async fn config(State(admin): Shared) -> Json<serde_json::Value> {
     Json(admin.configuration().json.clone())
 }

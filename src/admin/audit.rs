@@ -10,6 +10,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use parking_lot::Mutex;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::api::rfc3339;
 use super::{Admin, Peer};
@@ -74,21 +75,25 @@ impl Admin {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct AuditView {
     changes: Vec<ChangeView>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ChangeView {
     at: String,
+    /// `api` or `dashboard`.
     way: &'static str,
+    /// The address that it came from; null: not known.
     from: Option<String>,
+    /// A group's name, an event's, a replay's, or what else was changed.
     about: String,
     what: String,
 }
 
-/// The changes of late, newest first.
+/// Changes that people made, newest first: the last 500 since the start.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "node", responses((status = 200, description = "All that are remembered", body = AuditView)))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>) -> Json<AuditView> {
     let view = |entry: Entry| ChangeView {
         at: rfc3339(entry.at),

@@ -22,17 +22,35 @@ use crate::driver::{self, Error, Record};
 const PAGE: usize = 500;
 
 /// The parameters of the list, and whether bodies are wanted.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExportQuery {
+    /// Only of this group, in the written form.
+    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 769, example = "quiet-store.myshopify.com")]
     group: Option<String>,
+    /// Only of this source.
     source: Option<String>,
+    /// Only in these states; several with commas.
+    #[param(
+        pattern = r"^(queued|in_flight|retrying|delivered|dead|suppressed|discarded)(,(queued|in_flight|retrying|delivered|dead|suppressed|discarded))*$"
+    )]
     status: Option<String>,
+    /// Received at this time or later, RFC 3339.
+    #[param(format = DateTime)]
     since: Option<String>,
+    /// Received before this time, RFC 3339.
+    #[param(format = DateTime)]
     until: Option<String>,
+    /// Only with this id of the provider's own.
     provider_event_id: Option<String>,
+    /// `newest` (unless said) or `oldest` first.
+    #[param(pattern = "^(newest|oldest)$")]
     order: Option<String>,
+    /// Lines at most; all when left out.
+    #[param(format = "uint64")]
     limit: Option<u64>,
+    /// With bodies: `body` where it is text, else `body_b64`.
     #[serde(default)]
     body: bool,
 }
@@ -61,6 +79,9 @@ struct Export {
     through: bool,
 }
 
+/// Events that fit, one JSON object a line, as long as it takes; a last line with `error` says that it is not complete.
+#[utoipa::path(get, path = "/api/v1/events/export", tag = "events", params(ExportQuery), responses(
+    (status = 200, description = "All of them", body = String, content_type = "application/jsonl")))]
 pub(super) async fn events(
     State(admin): State<Arc<Admin>>,
     query: Result<Query<ExportQuery>, QueryRejection>,

@@ -17,7 +17,7 @@ use super::dedicated::DedicatedJson;
 use super::expiry::expiry;
 use super::inside::{self, Inside};
 use super::name;
-use super::problem::Problem;
+use super::problem::{Problem, Refusal};
 use super::upstream::SLOTS_MAX;
 use super::{Admin, tenant, unseen};
 use crate::driver::{Change, Expiry, GroupView, Live, Rate, Sort};
@@ -303,14 +303,15 @@ pub(super) async fn cancel_attempts(admin: &Admin, who: Who, group: &Group) -> R
     Ok(cancelled)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct LinkAsked {
-    /// RFC 3339 or a span such as `30d`.
+pub(super) struct LinkAsked {
+    /// RFC 3339 or a span such as `30d`; a minute to a year ahead.
+    #[schema(pattern = "^[1-9][0-9]{0,2}[smhd]$", example = "30d")]
     expires: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Link {
     group: String,
     url: String,
@@ -318,6 +319,10 @@ pub(super) struct Link {
 }
 
 /// Makes a link to the group's page for its tenant.
+#[utoipa::path(post, path = "/api/v1/group/link", tag = "groups", params(GroupQuery), request_body = LinkAsked, responses(
+    (status = 200, description = "The link, and when it ends", body = Link),
+    (status = 409, description = "Tenants have no pages here", body = Refusal)
+))]
 pub(super) async fn link(
     State(admin): Shared,
     who: Who,
@@ -401,8 +406,12 @@ pub(super) fn told<T: Serialize>(patch: &T) -> String {
 }
 
 pub(super) fn json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body)
-        .map_err(|error| Problem::Parameter(format!("the body is not the JSON expected here: {error}")))
+    let wrong = |what: String| Problem::Parameter(format!("the body is not the JSON expected here: {what}"));
+    // A list would be read as a record's fields in their order.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(wrong("an object is expected, found a list".to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))
 }
 
 pub(super) fn ms(span: Duration) -> f64 {
@@ -480,6 +489,7 @@ mod tests {
             ("{}", "nothing is changed"),
             (r#"{"weigth":1}"#, "weigth"),
             ("{", "JSON"),
+            ("[true,null,null,null,null,null]", "a list"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

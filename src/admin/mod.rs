@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get, post};
+use axum::routing::any;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -195,13 +195,6 @@ async fn converse(stream: TcpStream, router: Router) {
 
 fn router(admin: Arc<Admin>) -> Router {
     routes::router()
-        .route("/api/v1/events/export", get(export::events))
-        .route("/api/v1/events/{id}/replay", post(replays::event))
-        .route("/api/v1/replays", get(replays::list).post(replays::create))
-        .route("/api/v1/replays/{id}", get(replays::one).patch(replays::patch).delete(replays::cancel))
-        .route("/api/v1/group/link", post(groups::link))
-        .route("/api/v1/audit", get(audit::list))
-        .route("/api/v1/config", get(api::config))
         .route("/api", any(api::unknown))
         .route("/api/{*path}", any(api::unknown))
         .method_not_allowed_fallback(api::method_not_allowed)

@@ -7,6 +7,7 @@ use axum::response::IntoResponse;
 use serde_json::{Value, json};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Content, HttpMethod, OpenApi, Ref, RefOr, ResponseBuilder, Server};
 
@@ -69,6 +70,18 @@ pub(super) fn described() -> OpenApi {
         }
     }
     document
+}
+
+/// The statuses of ended events as a text with commas, a list of such texts, or null.
+pub(super) fn ended_statuses() -> Schema {
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^(dead|delivered|discarded)(,(dead|delivered|discarded))*$"))
+        .build();
+    let list = ArrayBuilder::new().items(text.clone()).min_items(Some(1));
+    let null = ObjectBuilder::new().schema_type(Type::Null);
+    let any = OneOfBuilder::new().item(text).item(list).item(null);
+    Schema::OneOf(any.description(Some("`dead` when left out.")).build())
 }
 
 /// Adds what a call may answer besides what it is for.

@@ -9,14 +9,15 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Admin;
-use super::api::{event_id, rfc3339, statuses, time};
-use super::groups::json;
-use super::name;
-use super::problem::Problem;
-use crate::driver::replay::{Filter, NoReplay, Plan, ReplayView};
-use crate::driver::{NotReplayed, Status};
+use super::api::{EventPath, event_id, rfc3339, statuses, time};
+use super::audit::Who;
+use super::groups::{json, told};
+use super::problem::{Problem, Refusal};
+use super::{name, openapi};
+use crate::driver::{Filter, NoReplay, NotReplayed, Plan, ReplayView, Replayed, Status};
 use crate::event::Group;
 
 type Shared = State<Arc<Admin>>;
@@ -24,15 +25,24 @@ type Shared = State<Arc<Admin>>;
 /// What a replay is named by.
 const PREFIX: &str = "replay-";
 
-/// A wish for a replay.
-#[derive(Deserialize)]
+/// A wish for a replay: of the ended events that fit everything that is given.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = ReplayWish)]
 #[serde(deny_unknown_fields)]
-struct Wish {
+pub(super) struct Wish {
+    /// The group, in the written form.
+    #[schema(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 769)]
     group: Option<String>,
     source: Option<String>,
+    #[schema(schema_with = openapi::ended_statuses, required = false)]
     status: Option<Statuses>,
+    /// Received at this time or later, RFC 3339.
+    #[schema(format = DateTime)]
     since: Option<String>,
+    /// Received before this time, RFC 3339.
+    #[schema(format = DateTime)]
     until: Option<String>,
+    /// Only with this id of the provider's own.
     provider_event_id: Option<String>,
     /// True: count, and change nothing.
     #[serde(default)]
@@ -47,12 +57,14 @@ enum Statuses {
     Many(Vec<String>),
 }
 
-#[derive(Serialize)]
-struct PlanView {
+#[derive(Serialize, ToSchema)]
+#[schema(as = ReplayPlanned)]
+pub(super) struct PlanView {
     plan: PlanJson,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ReplayPlan)]
 struct PlanJson {
     filter: FilterJson,
     count: u64,
@@ -60,25 +72,30 @@ struct PlanJson {
     complete: bool,
     bytes: u64,
     groups: u64,
+    /// The group with most of them.
     largest: Option<Share>,
     /// When the first and the last of them were received.
     span: Option<Span>,
+    /// Null: nothing was delivered of late to tell by.
     expected_s: Option<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = GroupCount)]
 struct Share {
     group: String,
     count: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = TimeSpan)]
 struct Span {
     from: String,
     to: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ReplayFilter)]
 struct FilterJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
@@ -94,38 +111,58 @@ struct FilterJson {
 }
 
 /// A replay as the API shows it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Replay)]
 pub(super) struct ReplayJson {
     id: String,
+    /// `running`, `paused`, `cancelled` or `done`.
     state: &'static str,
     filter: FilterJson,
     created_at: String,
     ended_at: Option<String>,
+    /// Events that it found when it was begun.
     planned: u64,
+    /// Put back into their lanes so far.
     requeued: u64,
+    /// Of them, those before the end of their first attempt.
     under_way: usize,
     delivered: u64,
     dead: u64,
     retrying: u64,
+    /// Taken back before an attempt.
     withdrawn: u64,
+    /// No longer there when their turn came.
     missed: u64,
     /// The groups with most events under way.
     waiting: Vec<Share>,
+    /// Events a second that had their attempt.
     rate: f64,
     eta_s: Option<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct ReplaysView {
     replays: Vec<ReplayJson>,
 }
 
-#[derive(Serialize)]
+/// An event that is pending again.
+#[derive(Serialize, ToSchema)]
 pub(super) struct Requeued {
     id: String,
     seq: u64,
     status: &'static str,
+    /// How often it was made pending again, this time with it.
     replays: u32,
+}
+
+/// Which replay.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it stands for the path in the description; handlers take the text")]
+pub(super) struct ReplayPath {
+    /// Its name, or only the number.
+    #[param(pattern = "^(replay-)?[0-9]{1,18}$", example = "replay-1")]
+    id: String,
 }
 
 impl From<NoReplay> for Problem {
@@ -139,18 +176,19 @@ impl From<NoReplay> for Problem {
 }
 
 /// Makes one ended event pending again.
+#[utoipa::path(post, path = "/api/v1/events/{id}/replay", tag = "events", params(EventPath), responses(
+    (status = 200, description = "It is queued", body = Requeued),
+    (status = 404, description = "It is unknown, or past retention", body = Refusal),
+    (status = 409, description = "It is pending, or a suppressed duplicate", body = Refusal),
+    (status = 500, description = "It is damaged on the disk, with the place", body = Refusal)
+))]
 pub(super) async fn event(
     State(admin): Shared,
+    who: Who,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Requeued>, Problem> {
     let Path(id) = id.map_err(|rejection| Problem::Parameter(rejection.body_text()))?;
-    let replayed = admin.handle.replay(event_id(&id)?).await.map_err(|error| match error {
-        NotReplayed::Unknown => Problem::Unknown(id),
-        NotReplayed::Pending(_) | NotReplayed::Suppressed => Problem::Conflict(error.to_string()),
-        NotReplayed::Store(error) => error.into(),
-        NotReplayed::Gone(ended) => ended.into(),
-    })?;
-    tracing::info!(audit = true, event = %replayed.id, "an event is replayed");
+    let replayed = again(&admin, who, &id).await?;
     Ok(Json(Requeued {
         id: replayed.id.to_string(),
         seq: replayed.seq.0,
@@ -159,26 +197,63 @@ pub(super) async fn event(
     }))
 }
 
-/// Says what a replay would be, or begins it.
-pub(super) async fn create(State(admin): Shared, body: Result<Bytes, BytesRejection>) -> Result<Response, Problem> {
-    let body = body?;
-    let wish: Wish = json(if body.is_empty() { b"{}" } else { &body })?;
+/// Makes the event with this id pending again.
+pub(super) async fn again(admin: &Admin, who: Who, id: &str) -> Result<Replayed, Problem> {
+    let replayed = admin.handle.replay(event_id(id)?).await.map_err(|error| match error {
+        NotReplayed::Unknown => Problem::Unknown(id.to_owned()),
+        NotReplayed::Pending(_) | NotReplayed::Suppressed => Problem::Conflict(error.to_string()),
+        NotReplayed::Store(error) => error.into(),
+        NotReplayed::Gone(ended) => ended.into(),
+    })?;
+    admin.audit(who, id, "replayed");
+    Ok(replayed)
+}
+
+/// Says what a replay of many events would be (`plan`), or begins it.
+#[utoipa::path(post, path = "/api/v1/replays", tag = "replays", request_body = Wish, responses(
+    (status = 200, description = "What it would be (`plan`)", body = PlanView),
+    (status = 201, description = "It has begun", body = ReplayJson),
+    (status = 409, description = "Too many are not over", body = Refusal)
+))]
+pub(super) async fn create(
+    State(admin): Shared,
+    who: Who,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let wish: Wish = json(&body?)?;
     let only_plan = wish.plan;
     let filter = wish.filter()?;
     if only_plan {
-        let plan = admin.handle.plan_replay(&filter).await.map_err(Problem::Store)?;
+        let plan = planned(&admin, &filter).await?;
         return Ok(Json(PlanView { plan: PlanJson::of(&filter, plan) }).into_response());
     }
-    let view = admin.handle.start_replay(filter).await?;
-    let filter = String::from_utf8_lossy(&body);
-    tracing::info!(audit = true, replay = view.number, planned = view.planned, %filter, "a replay is begun");
+    let view = begin(&admin, who, filter).await?;
     Ok((StatusCode::CREATED, Json(ReplayJson::from(view))).into_response())
 }
 
+/// What a replay of these would be.
+pub(super) async fn planned(admin: &Admin, filter: &Filter) -> Result<Plan, Problem> {
+    admin.handle.plan_replay(filter).await.map_err(Problem::Store)
+}
+
+/// Begins a replay.
+pub(super) async fn begin(admin: &Admin, who: Who, filter: Filter) -> Result<ReplayView, Problem> {
+    let told = told(&FilterJson::of(&filter));
+    let view = admin.handle.start_replay(filter).await?;
+    admin.audit(who, &name_of(&view), &format!("begun, {} events: {told}", view.planned));
+    Ok(view)
+}
+
+/// Replays, the newest first; of those that are over, the last hundred.
+#[utoipa::path(get, path = "/api/v1/replays", tag = "replays", responses((status = 200, description = "All of them", body = ReplaysView)))]
 pub(super) async fn list(State(admin): Shared) -> Json<ReplaysView> {
     Json(ReplaysView { replays: admin.handle.replays().into_iter().map(ReplayJson::from).collect() })
 }
 
+/// One replay.
+#[utoipa::path(get, path = "/api/v1/replays/{id}", tag = "replays", params(ReplayPath), responses(
+    (status = 200, description = "How far it is", body = ReplayJson), (status = 404, description = "It is unknown", body = Refusal)
+))]
 pub(super) async fn one(
     State(admin): Shared,
     id: Result<Path<String>, PathRejection>,
@@ -186,34 +261,60 @@ pub(super) async fn one(
     Ok(Json(admin.handle.replay_view(number(id)?)?.into()))
 }
 
-#[derive(Deserialize)]
+/// What may be changed of a replay.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = ReplayPatch)]
 #[serde(deny_unknown_fields)]
-struct Patch {
+pub(super) struct Patch {
     paused: bool,
 }
 
 /// Lets a replay wait, or go on.
+#[utoipa::path(patch, path = "/api/v1/replays/{id}", tag = "replays", params(ReplayPath), request_body = Patch, responses(
+    (status = 200, description = "The replay", body = ReplayJson), (status = 404, description = "It is unknown", body = Refusal),
+    (status = 409, description = "It is over", body = Refusal)
+))]
 pub(super) async fn patch(
     State(admin): Shared,
+    who: Who,
     id: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<ReplayJson>, Problem> {
     let number = number(id)?;
     let Patch { paused } = json(&body?)?;
+    Ok(Json(pause(&admin, who, number, paused).await?.into()))
+}
+
+/// Lets a replay wait (`paused`), or go on.
+pub(super) async fn pause(admin: &Admin, who: Who, number: u64, paused: bool) -> Result<ReplayView, Problem> {
     let view = admin.handle.pause_replay(number, paused).await?;
-    tracing::info!(audit = true, replay = number, paused, "a replay was paused or goes on");
-    Ok(Json(view.into()))
+    admin.audit(who, &name_of(&view), if paused { "paused" } else { "goes on" });
+    Ok(view)
+}
+
+/// Ends a replay; what was not attempted stands as before.
+#[utoipa::path(delete, path = "/api/v1/replays/{id}", tag = "replays", params(ReplayPath), responses(
+    (status = 200, description = "The replay", body = ReplayJson), (status = 404, description = "It is unknown", body = Refusal),
+    (status = 409, description = "It is over", body = Refusal)
+))]
+pub(super) async fn cancel(
+    State(admin): Shared,
+    who: Who,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ReplayJson>, Problem> {
+    Ok(Json(end(&admin, who, number(id)?).await?.into()))
 }
 
 /// Ends a replay.
-pub(super) async fn cancel(
-    State(admin): Shared,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Json<ReplayJson>, Problem> {
-    let number = number(id)?;
+pub(super) async fn end(admin: &Admin, who: Who, number: u64) -> Result<ReplayView, Problem> {
     let view = admin.handle.cancel_replay(number).await?;
-    tracing::info!(audit = true, replay = number, "a replay was cancelled");
-    Ok(Json(view.into()))
+    admin.audit(who, &name_of(&view), "cancelled");
+    Ok(view)
+}
+
+/// What a replay is called.
+pub(super) fn name_of(view: &ReplayView) -> String {
+    format!("{PREFIX}{}", view.number)
 }
 
 fn number(id: Result<Path<String>, PathRejection>) -> Result<u64, Problem> {
@@ -223,7 +324,22 @@ fn number(id: Result<Path<String>, PathRejection>) -> Result<u64, Problem> {
 }
 
 impl Wish {
-    fn filter(self) -> Result<Filter, Problem> {
+    /// Of fields: `field` gives what was filled in under a condition's name.
+    pub(super) fn of<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Self {
+        let text = |name: &str| field(name).map(str::to_owned);
+        Self {
+            group: text("group"),
+            source: text("source"),
+            status: text("status").map(Statuses::One),
+            since: text("since"),
+            until: text("until"),
+            provider_event_id: text("provider_event_id"),
+            plan: false,
+        }
+    }
+
+    /// What it is about.
+    pub(super) fn filter(self) -> Result<Filter, Problem> {
         let status = match self.status {
             None => vec![Status::Dead],
             Some(Statuses::One(text)) => statuses(&text)?,
@@ -287,7 +403,7 @@ impl From<ReplayView> for ReplayJson {
         #[expect(clippy::cast_precision_loss, reason = "shown, not computed with")]
         let eta = (view.rate > 0.0 && !view.standing.is_over()).then(|| view.left as f64 / view.rate);
         Self {
-            id: format!("{PREFIX}{}", view.number),
+            id: name_of(&view),
             state: view.standing.as_str(),
             filter: FilterJson::of(&view.filter),
             created_at: rfc3339(view.created),

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 use utoipa::OpenApi;
 
-use super::{Admin, alerts, api, groups, openapi, release, removal, upstream};
+use super::{Admin, alerts, api, audit, export, groups, openapi, release, removal, replays, upstream};
 
 macro_rules! calls {
     ($($method:ident $path:literal => $module:ident :: $handler:ident;)*) => {
@@ -38,9 +38,11 @@ calls! {
     get "/api/v1/status" => api::status;
     get "/api/v1/sources" => api::sources;
     get "/api/v1/events" => api::events;
+    get "/api/v1/events/export" => export::events;
     get "/api/v1/events/{id}" => api::event;
     get "/api/v1/events/{id}/body" => api::body;
     get "/api/v1/events/{id}/attempts" => api::attempts;
+    post "/api/v1/events/{id}/replay" => replays::event;
     post "/api/v1/events/{id}/skip" => removal::skip;
     post "/api/v1/events/{id}/discard" => removal::discard;
     post "/api/v1/events/{id}/release" => release::release;
@@ -50,6 +52,7 @@ calls! {
     patch "/api/v1/group" => groups::patch;
     delete "/api/v1/group" => groups::restore;
     post "/api/v1/group/cancel" => groups::cancel;
+    post "/api/v1/group/link" => groups::link;
     post "/api/v1/group/divert" => removal::divert_all;
     post "/api/v1/group/discard" => removal::discard_all;
     get "/api/v1/jobs" => removal::jobs;
@@ -59,6 +62,13 @@ calls! {
     get "/api/v1/upstream" => upstream::show;
     patch "/api/v1/upstream" => upstream::patch;
     delete "/api/v1/upstream" => upstream::restore;
+    get "/api/v1/replays" => replays::list;
+    post "/api/v1/replays" => replays::create;
+    get "/api/v1/replays/{id}" => replays::one;
+    patch "/api/v1/replays/{id}" => replays::patch;
+    delete "/api/v1/replays/{id}" => replays::cancel;
+    get "/api/v1/config" => api::config;
+    get "/api/v1/audit" => audit::list;
     get "/api/v1/alerts" => alerts::list;
     post "/api/v1/alerts/test" => alerts::test;
 }

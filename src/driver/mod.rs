@@ -66,6 +66,7 @@ use release::Release;
 pub use release::Unreleased;
 pub use removal::{Removed, Target};
 use replay::Replays;
+pub use replay::{Filter, NoReplay, Plan, ReplayView, Standing};
 pub use requeue::{NotReplayed, Replayed};
 pub use run::Driver;
 pub use upstream::UpstreamChange;

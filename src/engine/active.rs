@@ -71,6 +71,8 @@ impl Engine {
         let Some(lane) = self.lanes.remove(lid) else { return };
         let gid = lane.group;
         let Some(group) = self.groups.get_mut(gid) else { return };
+        // Its number will be another lane's: nothing may stand under it any more.
+        group.inside.remove(&mut self.inner_places, lid, lane.inner.is_none());
         self.overflow.lanes -= usize::from(group.name.is_overflow());
         match lane.inner {
             None => group.plain = None,

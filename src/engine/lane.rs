@@ -172,7 +172,7 @@ impl LaneState {
 
     /// Something other than retries and replays may go, though it may have to be read first.
     fn has_open(&self) -> bool {
-        self.has_fresh() || (self.more && !self.blocked && self.loading.is_none())
+        self.has_fresh() || (self.more && self.counts.queued > 0 && !self.blocked && self.loading.is_none())
     }
 
     /// Something other than retries and replays is in memory and may go.

@@ -70,7 +70,7 @@ fn screenshots() {
         keep(browser, "groups", "/groups", 620).await;
         keep(browser, "group", &format!("/group?name={NOISY}"), 980).await;
         let failing = gateway.events(&format!("group={FAILING}"));
-        keep(browser, "event", &format!("/events/{}", failing[0]["id"].as_str().unwrap()), 1_080).await;
+        keep(browser, "event", &format!("/events/{}", failing[0]["id"].as_str().unwrap()), 1_000).await;
     });
 }
 

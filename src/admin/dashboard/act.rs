@@ -4,13 +4,13 @@
 use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::form::{Fields, Form};
-use super::{Visit, encoded, session, shell};
+use super::{Visit, encoded, plan, session, shell};
 use crate::admin::groups::{self, GroupPatch};
 use crate::admin::name;
 use crate::admin::problem::Problem;
 use crate::admin::upstream::{self, UpstreamPatch};
 use crate::admin::words;
-use crate::admin::{release, removal};
+use crate::admin::{release, removal, replays};
 use crate::driver::{Action, Removal};
 
 /// Does it, and leads back to the page it came from.
@@ -84,6 +84,34 @@ pub(super) async fn group(form: Form) -> Response {
     .await
 }
 
+/// `do` = begin, of a filter; pause, resume or cancel, of the replay `id`.
+pub(super) async fn replay(form: Form) -> Response {
+    done(form, "/replays", async |visit, fields| {
+        let (admin, who) = (&visit.admin, visit.who());
+        let number = || Ok::<u64, Problem>(fields.number("id")?.unwrap_or(0));
+        match fields.need("do")? {
+            "begin" => {
+                let view = replays::begin(admin, who, plan::filter(fields)?).await?;
+                Ok(format!("{} is begun: {}.", replays::name_of(&view), words::events(view.planned)))
+            }
+            "pause" => {
+                let view = replays::pause(admin, who, number()?, true).await?;
+                Ok(format!("{} is paused; what it has under way ends as it ends.", replays::name_of(&view)))
+            }
+            "resume" => {
+                let view = replays::pause(admin, who, number()?, false).await?;
+                Ok(format!("{} goes on.", replays::name_of(&view)))
+            }
+            "cancel" => {
+                let view = replays::end(admin, who, number()?).await?;
+                Ok(format!("{} is called off; what was not attempted stands as before.", replays::name_of(&view)))
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
 /// `do` = cancel, of the job `id`.
 pub(super) async fn job(form: Form) -> Response {
     done(form, "/jobs", async |visit, fields| {
@@ -99,12 +127,16 @@ pub(super) async fn job(form: Form) -> Response {
     .await
 }
 
-/// `do` = release, skip or discard, of the event `id`.
+/// `do` = replay, release, skip or discard, of the event `id`.
 pub(super) async fn event(form: Form) -> Response {
     let back = format!("/events/{}", encoded(form.fields.get("id").unwrap_or_default()));
     done(form, &back, async |visit, fields| {
         let (admin, who, id) = (&visit.admin, visit.who(), fields.need("id")?);
         match fields.need("do")? {
+            "replay" => {
+                replays::again(admin, who, id).await?;
+                Ok("The event is queued, to be delivered once more.".to_owned())
+            }
             "release" => {
                 release::released(admin, who, id).await?;
                 Ok("The event is queued at the end of its lane.".to_owned())

@@ -64,6 +64,7 @@ async fn made(visit: &Visit, shell: Shell, id: String) -> Result<Page, Problem> 
         record.due.map(|due| ("Next attempt", format!("{} (in {})", rfc3339(due), words::span(due.since(now))))),
     );
     facts.extend(record.settled.map(|at| ("Last settlement", format!("{} ({})", rfc3339(at), words::ago(at, now)))));
+    facts.extend((record.replays > 0).then(|| ("Replayed", words::many(u64::from(record.replays), "time"))));
     facts.extend(event.as_ref().map(|event| ("Verified", words::safe(&event.verified))));
     facts.extend(event.as_ref().and_then(|event| event.order.as_ref()).map(|order| ("Order key", order.to_string())));
     facts.extend(event.as_ref().map(|event| ("Sent by", event.peer.to_string())));

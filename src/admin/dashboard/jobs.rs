@@ -1,21 +1,39 @@
-//! Jobs over whole queues: how far they are, and calling them off.
+//! Replays, and jobs over whole queues: how far they are; pausing them and calling them off.
 
 use askama::Template;
 use axum::response::Response;
 
 use super::shell::{Shell, live_page};
-use super::{Visit, encoded};
+use super::{Visit, encoded, plan};
 use crate::admin::api::rfc3339;
 use crate::admin::problem::Problem;
+use crate::admin::replays::name_of;
 use crate::admin::words;
-use crate::driver::{Job, JobState};
+use crate::driver::{Job, JobState, ReplayView, Standing};
 use crate::event::Wall;
 
 #[derive(Template)]
 #[template(path = "jobs.html")]
 struct Page {
     shell: Shell,
+    replays: Vec<Replay>,
     jobs: Vec<Row>,
+}
+
+struct Replay {
+    number: u64,
+    name: String,
+    state: &'static str,
+    over: bool,
+    paused: bool,
+    about: String,
+    done: u64,
+    planned: u64,
+    progress: String,
+    rate: String,
+    waiting: String,
+    began: String,
+    ago: String,
 }
 
 struct Row {
@@ -35,12 +53,55 @@ struct Row {
 
 /// The page.
 pub(super) async fn show(visit: Visit) -> Response {
-    live_page(visit, ("jobs", "Jobs"), |visit, shell| async move { made(&visit, shell) }).await
+    live_page(visit, ("jobs", "Replays and jobs"), |visit, shell| async move { made(&visit, shell) }).await
 }
 
 fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let now = visit.admin.handle.now().wall;
-    Ok(Page { shell, jobs: visit.admin.handle.jobs().into_iter().map(|job| Row::of(job, now)).collect() })
+    let handle = &visit.admin.handle;
+    Ok(Page {
+        shell,
+        replays: handle.replays().into_iter().map(|view| Replay::of(&view, now)).collect(),
+        jobs: handle.jobs().into_iter().map(|job| Row::of(job, now)).collect(),
+    })
+}
+
+impl Replay {
+    fn of(view: &ReplayView, now: Wall) -> Self {
+        let (done, over) = (view.tally.ended(), view.standing.is_over());
+        let waiting = view.waiting.iter().map(|(group, count)| format!("{group} ({})", words::count(*count as u64)));
+        Self {
+            number: view.number,
+            name: name_of(view),
+            state: view.standing.as_str(),
+            over,
+            paused: view.standing == Standing::Paused,
+            about: plan::about(&view.filter),
+            done,
+            planned: view.planned.max(done).max(1),
+            progress: progress(view),
+            rate: if over { String::new() } else { words::per_second(view.rate) },
+            waiting: waiting.collect::<Vec<_>>().join(", "),
+            began: rfc3339(view.created),
+            ago: words::ago(view.created, now),
+        }
+    }
+}
+
+/// What became of a replay's events so far; what did not happen is not named.
+fn progress(view: &ReplayView) -> String {
+    let tally = view.tally;
+    let mut text = format!("{} of {} delivered", words::count(tally.delivered), words::count(view.planned));
+    let others = [
+        (tally.dead, "dead again"),
+        (tally.retrying, "failed and retried"),
+        (tally.withdrawn, "taken back"),
+        (tally.missed, "no longer there"),
+    ];
+    for (number, what) in others.into_iter().filter(|(number, _)| *number > 0) {
+        text.push_str(&format!(", {} {what}", words::count(number)));
+    }
+    text
 }
 
 impl Row {

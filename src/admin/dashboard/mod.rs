@@ -21,6 +21,7 @@ mod groups;
 mod jobs;
 mod live;
 mod overview;
+mod plan;
 mod rejections;
 mod samples;
 mod session;
@@ -72,6 +73,8 @@ pub(super) fn router(admin: &Arc<Admin>) -> Router<Arc<Admin>> {
         .route("/event", post(act::event))
         .route("/events/{id}", get(event::show))
         .route("/events/{id}/body", get(super::api::body))
+        .route("/replays", get(jobs::show).post(act::replay))
+        .route("/replays/plan", get(plan::show))
         .route("/jobs", get(jobs::show).post(act::job))
         .route("/alerts", get(alerts::show))
         .route("/rejections", get(rejections::show))

@@ -75,7 +75,7 @@ impl Shell {
         entry("groups", "/groups", "Groups"),
         entry("events", "/events", "Events"),
         entry("dead", "/dead", "Dead letters"),
-        entry("jobs", "/jobs", "Jobs"),
+        entry("jobs", "/replays", "Replays"),
         entry("alerts", "/alerts", "Alerts"),
         entry("rejections", "/rejections", "Rejections"),
         entry("sources", "/sources", "Sources"),

@@ -138,7 +138,7 @@ impl Kind {
                 clear: s(60),
                 when: "one group holds over half of a backlog of at least `skew.max_lag` events, for `skew.window`",
                 means: "One tenant floods. The others do not wait for it; its own events do, and they fill the disk.",
-                remedy: "Find out whether it is meant (an import) or a loop; pause it, give it a larger cap, or wait.",
+                remedy: "Find out whether it is meant (an import) or a loop; pause it, move its queue to the dead letters (fairlane groups divert GROUP; a replay brings it back), give it a larger cap, or wait.",
                 press: &["fairlane groups pause GROUP --expires 1h"],
             },
             Self::DedicatedCeiling => Row {
@@ -199,7 +199,7 @@ impl Kind {
                 clear: s(60),
                 when: "a lane has 10,000 order keys under way, as many as may be (each group, twenty at most)",
                 means: "So many of this tenant's ordered events fail that the lane takes up no further ones until some are settled.",
-                remedy: "Mend what fails; events that can never succeed are given up after order_max_hold.",
+                remedy: "Mend what fails; events that can never succeed are given up after order_max_hold, or at once by fairlane events skip ID.",
                 press: &["fairlane events --group GROUP --status retrying"],
             },
             Self::FallbackShare => Row {

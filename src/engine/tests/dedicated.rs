@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::rig::{Dice, Rig, inner, lane, ms, quantile};
 use crate::engine::*;
-use crate::event::{Group, Mono};
+use crate::event::Group;
 
 const MINUTE: Duration = Duration::from_mins(1);
 

@@ -632,6 +632,29 @@ fn events_can_be_removed_wherever_they_are() {
 }
 
 #[test]
+fn a_lane_that_is_emptied_before_anything_of_it_was_read_leaves_nothing_behind() {
+    let mut rig = Rig::new(Settings::default());
+    for _ in 0..3 {
+        rig.store.append(&lane("a"), None, None, false, Wall(1_767_225_600_000_000));
+    }
+    let now = rig.at();
+    rig.engine.set_upstream_paused(true);
+    for (lane, (fresh, retrying, oldest)) in rig.store.lanes() {
+        rig.engine.on_recovered(&lane, fresh, retrying, oldest, now);
+    }
+    for n in 1..=3 {
+        assert!(rig.engine.remove(&lane("a"), Seq(n), Removal::Skip, false, now));
+    }
+    rig.run(ms(100));
+    // Its number is another lane's now, and its group's another group's, which waits for other gates.
+    rig.append_as(&lane("b"), 3, None, true);
+    rig.engine.check_invariants().unwrap();
+    rig.engine.set_upstream_paused(false);
+    rig.drain();
+    assert_eq!((rig.engine.totals().dead, rig.engine.totals().delivered), (3, 3));
+}
+
+#[test]
 fn a_restart_reads_heads_when_their_turn_comes() {
     let mut rig = Rig::new(Settings::default());
     for n in 0..500 {
