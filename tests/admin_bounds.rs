@@ -1,6 +1,5 @@
 //! What strangers can do to the admin listener of a real gateway: open connections, and keep nobody out by that.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world has failed")]
-#![expect(clippy::expect_used, reason = "likewise")]
 
 mod support;
 
