@@ -56,7 +56,7 @@ fn groups_beyond_max_active_share_lanes_stay_there_over_a_restart_and_keep_their
         .output()
         .unwrap();
     let why = String::from_utf8(why.stdout).unwrap();
-    assert!(why.contains(&format!("c is idle: it has no lane of its own and shares {lane} with others")), "{why}");
+    assert!(why.contains(&format!("c is paused: it has no lane of its own and shares {lane} with others")), "{why}");
 
     // The process dies with all of it waiting; who shared still does.
     let gateway = support::gateway(&text).again_in(gateway.kill()).start();
