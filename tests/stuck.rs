@@ -101,7 +101,7 @@ fn a_stuck_conversation_is_seen_and_its_head_is_skipped() {
     assert_eq!(code, 404);
     assert_eq!(gateway.metric("fairlane_events_dead_total{source=\"/any\"} "), Some(1.0));
     assert_eq!(gateway.metric("fairlane_invariant_violations_total "), Some(0.0));
-    assert!(gateway.stderr().contains("an event was ended by an operator"));
+    assert!(gateway.stderr().contains("ended without a delivery: dead"));
 }
 
 #[test]
