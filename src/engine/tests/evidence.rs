@@ -11,26 +11,24 @@ fn exponential(seed: u64) -> impl FnMut(&Dispatch, Mono) -> (Duration, Ending) {
     move |_, _| (dice.exponential(ms(50)), Ending::Success)
 }
 
-#[test]
-fn one_event_behind_ten_thousand_of_another_group_is_among_the_next_twenty() {
-    let mut rig = Rig::new(Settings::default()).answering(exponential(3));
+/// Attempts of a pile of 10,000 between the arrival of another group's event and its own.
+fn behind_a_pile(rig: &mut Rig) -> usize {
     rig.append(&lane("pile"), 10_000);
     rig.run(ms(2_000));
     let before = rig.turns.len();
     rig.append(&lane("late"), 1);
     rig.run(ms(1_000));
-    let place = rig.turns[before..].iter().position(|(group, _)| group.as_str() == "late").unwrap();
+    rig.turns[before..].iter().position(|(group, _)| group.as_str() == "late").unwrap()
+}
+
+#[test]
+fn one_event_behind_ten_thousand_of_another_group_is_among_the_next_twenty() {
+    let place = behind_a_pile(&mut Rig::new(Settings::default()).answering(exponential(3)));
     row("attempts between an event's arrival and its own, 10,000 of another group waiting", &place.to_string());
     assert!(place < 20, "{place}");
     // And where nobody has a slot free: the pile may have all of them.
     let policy = |_: &Group| Policy { concurrency: Some(64), ..Policy::default() };
-    let mut rig = Rig::with(Settings::default(), policy).answering(exponential(4));
-    rig.append(&lane("pile"), 10_000);
-    rig.run(ms(2_000));
-    let before = rig.turns.len();
-    rig.append(&lane("late"), 1);
-    rig.run(ms(1_000));
-    let place = rig.turns[before..].iter().position(|(group, _)| group.as_str() == "late").unwrap();
+    let place = behind_a_pile(&mut Rig::with(Settings::default(), policy).answering(exponential(4)));
     row("the same with a pile that may hold every slot", &place.to_string());
     assert!(place < 20, "{place}");
 }
