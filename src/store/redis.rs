@@ -3,33 +3,20 @@
 //! A [`Redis`] is one node's handle. Any node appends to any shard; the node that holds a shard settles for it, fenced by its
 //! [`Epoch`], and learns of all that is appended to it, its own appends included, by [`Redis::tail`].
 
+pub mod link;
 mod owner;
+pub mod settings;
 mod shard;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use owner::{Before, Claim, Epoch, NodeId, Tailed, Taken};
+pub use settings::Settings;
 pub use shard::{SHARDS_MAX, Shard};
 
-use super::{Error, Retention};
+use super::Error;
 use crate::clock::Clock;
 use crate::event::{Group, Mono};
-
-/// How a store in Redis is kept.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What all its keys begin with.
-    pub namespace: Box<str>,
-    /// Shards, 1 to [`SHARDS_MAX`]. Fixed once there are events.
-    pub shards: u16,
-    /// How long ended events stay readable.
-    pub retention: Retention,
-    /// Bytes of Redis's memory that are used at most, `None`: as many as its own `maxmemory` allows.
-    pub max_bytes: Option<u64>,
-    /// How long a call may take, repetitions over new connections included.
-    pub timeout: Duration,
-}
 
 /// The most events of a group that may be pending; `None`: any number.
 pub type Caps = Box<dyn Fn(&Group) -> Option<u64> + Send + Sync>;
