@@ -233,7 +233,7 @@ impl Running {
         let (bound, admin_listener) = bind(&config)?;
         let tenant_listener = bind_tenants(&config)?;
         let path = config.store.folder().to_owned();
-        let store = runtime.block_on(open_store(&config.store, &clock))?;
+        let store = runtime.block_on(open_store(&config.store, &clock))?.store;
         let token = token::of(&config.admin, &path)?;
 
         let durability = config.store.durability();
