@@ -1,0 +1,2 @@
+//! Which node owns which shard.
+pub mod plan;
