@@ -9,6 +9,7 @@
 
 mod ages;
 mod alerts;
+mod cluster;
 mod groups;
 mod names;
 mod numbers;
@@ -29,6 +30,7 @@ use prometheus_client::metrics::info::Info;
 use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
 use ages::Ages;
 use alerts::AlertMetrics;
+use cluster::ClusterMetrics;
 use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
@@ -143,6 +145,8 @@ pub struct Metrics {
     groups_over_age: Gauge,
     /// Alerts.
     pub alerts: AlertMetrics,
+    /// Many nodes.
+    pub cluster: ClusterMetrics,
     /// Seconds from the start of a batch's write to its durability.
     pub commit_seconds: Histogram,
     /// Events pending.
@@ -230,6 +234,7 @@ impl Metrics {
             spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
             spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
             alerts: AlertMetrics::new(&mut names),
+            cluster: ClusterMetrics::new(&mut names),
             names,
         };
         metrics.config_ok.set(1);

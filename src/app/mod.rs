@@ -249,6 +249,7 @@ impl Running {
             policies: config.policies(),
             notebook: Notebook::at(path.join("overrides.json")),
             seed: rand::random(),
+            cluster: None,
         })
         .map_err(anyhow::Error::msg)?;
         runtime.block_on(driver.recover()).context("the backlog cannot be taken up")?;

@@ -29,6 +29,7 @@ mod fault;
 mod fetch;
 mod outcome;
 mod post;
+mod relay;
 mod request;
 mod retry_after;
 mod settings;
@@ -52,15 +53,20 @@ use crate::metrics::Metrics;
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
 pub use outcome::{Answer, Attempt, BodyEnd, Follows, Limit, Outcome, Row, follows, table};
 pub use post::{Post, Poster};
+pub use relay::{Relay, relay};
 pub use retry_after::{RetryAfter, RetryScope};
 pub use settings::{Resign, Settings, SettingsError};
 
+use connect::Gate;
 use fault::Fault;
 use request::Maker;
 use wire::Wire;
 
 /// Delivers: from a job to what came of it. The client in the gateway, a closure in tests.
 pub type Deliver = Arc<dyn Fn(Job) -> BoxFuture<'static, Attempt> + Send + Sync>;
+
+/// Whether this process may send something now.
+pub type MaySend = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// How much of an answer's body is kept for people, in bytes: enough for an error message or the head of a stack trace.
 pub const EXCERPT_BYTES_MAX: usize = 4096;
@@ -114,6 +120,7 @@ struct Inner {
     settings: Settings,
     maker: Maker,
     wire: Wire,
+    gate: Gate,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
@@ -148,8 +155,17 @@ impl Client {
         metrics: Arc<Metrics>,
     ) -> Result<Self, SettingsError> {
         let maker = Maker::new(&settings)?;
-        let wire = Wire::new(&settings, &maker, tls);
-        Ok(Self(Arc::new(Inner { settings, maker, wire, clock, metrics })))
+        let gate = Gate::default();
+        let wire = Wire::new(&settings, &maker, tls, Arc::clone(&gate));
+        Ok(Self(Arc::new(Inner { settings, maker, wire, gate, clock, metrics })))
+    }
+
+    /// From now on a request begins only when `may_send` says so, asked directly before its first byte. Set once; what it keeps back is
+    /// [`Outcome::Withheld`].
+    #[must_use]
+    pub fn gated(self, may_send: MaySend) -> Self {
+        self.0.gate.get_or_init(|| may_send);
+        self
     }
 
     /// Makes one attempt. It begins when the future is first polled; dropping the future closes the connection.

@@ -11,7 +11,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 
-use super::connect::{Connector, connector};
+use super::connect::{Connector, Gate, connector};
 use super::fault::{Fault, Seen, Target};
 use super::request::{Maker, Unsendable};
 use super::settings::Settings;
@@ -43,8 +43,8 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(settings: &Settings, maker: &Maker, tls: rustls::ClientConfig) -> Self {
-        let connector = connector(tls, settings.timeout);
+    pub(super) fn new(settings: &Settings, maker: &Maker, tls: rustls::ClientConfig, gate: Gate) -> Self {
+        let connector = connector(tls, settings.timeout, gate);
         Self {
             kept: http(settings, connector.clone(), true),
             fresh: http(settings, connector, false),

@@ -11,7 +11,7 @@ use super::counts::Stage;
 use super::group::{GroupState, Standing};
 use super::lease::Work;
 use super::tags::Weight;
-use super::{Engine, Ticket};
+use super::{Engine, Settings, Ticket};
 use crate::event::{Group, Lane, Mono, Now, Wall};
 
 /// What is known of sections: nothing, on a node that is alone.
@@ -226,6 +226,12 @@ impl Engine {
             group.foreign = self.sections.foreign_of(name);
         }
         self.touch_group(gid, now);
+    }
+
+    /// Other numbers of slots and rates from the next lease on, in place: the part of this node has changed, and nothing else has. Those
+    /// of all nodes stay what [`set_settings`](Self::set_settings) said.
+    pub fn set_share(&mut self, settings: Settings) {
+        self.settings = settings;
     }
 
     /// The weights of all groups that have something to do and could use a slot, in thousandths: what this node's part of the slots
