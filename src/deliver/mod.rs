@@ -149,7 +149,11 @@ impl Client {
     /// A setting that cannot work, in words for who wrote it.
     pub fn successor(&self, settings: Settings) -> Result<Self, SettingsError> {
         let Inner { pool, clock, metrics, .. } = &*self.0;
-        Self::build(settings, Some(pool), Arc::clone(clock), Arc::clone(metrics))
+        let successor = Self::build(settings, Some(pool), Arc::clone(clock), Arc::clone(metrics))?;
+        Ok(match self.0.gate.get() {
+            Some(may_send) => successor.gated(Arc::clone(may_send)),
+            None => successor,
+        })
     }
 
     fn build(
@@ -161,8 +165,7 @@ impl Client {
         let maker = Maker::new(&settings)?;
         let pool = Pool::new(&settings, before, Arc::clone(&clock), &metrics)?;
         let gate = Gate::default();
-        let wire =
-            Wire::new(&settings, pool.is_plural(), settings.tls.client(pool.is_https())?, Arc::clone(&gate));
+        let wire = Wire::new(&settings, pool.is_plural(), settings.tls.client(pool.is_https())?, Arc::clone(&gate));
         Ok(Self(Arc::new(Inner { settings, maker, pool: Arc::new(pool), wire, gate, clock, metrics })))
     }
 
