@@ -15,6 +15,7 @@ use super::removal::Removals;
 use super::replay::{End, Tracker};
 use super::requeue::Requeue;
 use super::watch::Watch;
+use crate::cluster::Seat;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
 use crate::event::{Event, EventId, Group, Lane, Now, Seq, Trace, WaitSplit, Wall};
@@ -35,10 +36,10 @@ pub(super) enum Done {
     Attempt(Ticket, Seq, Attempt, WaitSplit, Option<Arc<Event>>),
     /// A batch of settlements.
     Settled(Batch, Vec<Settle>, Result<usize, Error>),
-    /// A lane's next events.
-    Loaded(Lane, usize, Result<Vec<Pending>, Error>),
-    /// Retrying events.
-    DueLoaded(usize, Result<Vec<Pending>, Error>),
+    /// A lane's next events, and the mark under which they were asked for.
+    Loaded(Lane, usize, u64, Result<Vec<Pending>, Error>),
+    /// Retrying events; the same.
+    DueLoaded(usize, u64, Result<Vec<Pending>, Error>),
     /// A live request was answered: its attempt, where there was one.
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
@@ -68,6 +69,8 @@ struct Ended {
 pub(super) struct Delivery {
     store: Arc<dyn LaneStore>,
     deliver: Deliver,
+    /// Asked directly before an attempt begins; `None` on a node that is alone.
+    seat: Option<Arc<Seat>>,
     policies: Arc<PolicyTable>,
     metrics: Arc<Metrics>,
     /// By source, as many as there ever were in this process.
@@ -95,6 +98,7 @@ impl Delivery {
         Self {
             store,
             deliver,
+            seat: None,
             policies,
             watch: Watch::new(Arc::clone(&metrics)),
             metrics,
@@ -108,6 +112,11 @@ impl Delivery {
             ending: 0,
             removals: Removals::default(),
         }
+    }
+
+    /// From now on attempts are made only while this node may.
+    pub(super) fn take_seat(&mut self, seat: Arc<Seat>) {
+        self.seat = Some(seat);
     }
 
     /// Attempts from now on go another way (a reload).
@@ -191,6 +200,17 @@ impl Delivery {
         pending.iter().flatten().cloned().map(queued).collect()
     }
 
+    /// What is kept of events of a section is of no use any more.
+    pub(super) fn forget_section(&mut self, section: u16) {
+        self.window.forget_section(section);
+        self.ended.retain(|seq, _| seq.section() != section);
+    }
+
+    /// The body of an event need not be kept.
+    pub(super) fn forget(&mut self, seq: Seq) {
+        self.window.forget(seq);
+    }
+
     /// A replay is told what becomes of this event.
     pub(super) fn follow(&mut self, seq: Seq, tracker: &Arc<Tracker>, source: Arc<str>) {
         self.followed.insert(seq, (Arc::clone(tracker), source));
@@ -201,8 +221,8 @@ impl Delivery {
         self.calls.take(call, &mut self.work, engine, now);
     }
 
-    /// Begins what the engine asks for.
-    pub(super) fn begin(&mut self, request: Request) {
+    /// Begins what the engine asks for; reads under this mark.
+    pub(super) fn begin(&mut self, request: Request, mark: u64) {
         match request {
             Request::Dispatch(dispatch) => self.dispatch(dispatch),
             Request::Live(dispatch) => {
@@ -217,12 +237,12 @@ impl Delivery {
                 let store = Arc::clone(&self.store);
                 self.work.spawn(async move {
                     let loaded = store.load(lane.clone(), after, n).await;
-                    Done::Loaded(lane, n, loaded)
+                    Done::Loaded(lane, n, mark, loaded)
                 });
             }
             Request::LoadDue { after, n } => {
                 let store = Arc::clone(&self.store);
-                self.work.spawn(async move { Done::DueLoaded(n, store.due(after, n).await) });
+                self.work.spawn(async move { Done::DueLoaded(n, mark, store.due(after, n).await) });
             }
             Request::Cancel { ticket } => {
                 // Without a sender the attempt has ended, and its end is on the way.
@@ -248,6 +268,7 @@ impl Delivery {
         let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.insert(dispatch.ticket, cancel);
+        let seat = self.seat.clone();
         self.work.spawn(async move {
             let (ticket, seq) = (dispatch.ticket, dispatch.seq);
             let event = match kept {
@@ -258,7 +279,12 @@ impl Delivery {
                 Ok(event) => event,
                 Err(attempt) => return Done::Attempt(ticket, seq, attempt, dispatch.split, None),
             };
-            let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
+            // Directly before it begins: a node that was stopped in between may have lost the event to another.
+            let attempt = if seat.is_none_or(|seat| seat.may_send(seq)) {
+                attempt(&deliver, job(&event, &dispatch), cancelled).await
+            } else {
+                Attempt::withheld(dispatch.attempt)
+            };
             Done::Attempt(ticket, seq, attempt, dispatch.split, Some(event))
         });
     }
@@ -339,19 +365,19 @@ impl Delivery {
                 tracing::error!(%error, count = settlements.len(), "settlements were not written; they are tried again");
                 engine.on_settle_failed(batch, now);
             }
-            Done::Loaded(lane, n, Ok(pending)) => {
+            Done::Loaded(lane, n, _, Ok(pending)) => {
                 let more = pending.len() >= n;
                 engine.on_loaded(&lane, pending.into_iter().map(queued).collect(), more, now);
             }
-            Done::Loaded(lane, _, Err(error)) => {
+            Done::Loaded(lane, _, _, Err(error)) => {
                 tracing::warn!(%error, lane = %lane.group, "a lane's events could not be read; they are asked for again");
                 engine.on_load_failed(&lane, now);
             }
-            Done::DueLoaded(n, Ok(pending)) => {
+            Done::DueLoaded(n, _, Ok(pending)) => {
                 let more = pending.len() >= n;
                 engine.on_due_loaded(pending.into_iter().map(queued).collect(), more, now);
             }
-            Done::DueLoaded(_, Err(error)) => {
+            Done::DueLoaded(_, _, Err(error)) => {
                 tracing::warn!(%error, "due retries could not be read; they are asked for again");
                 engine.on_due_load_failed(now);
             }
@@ -491,6 +517,15 @@ impl Window {
         let event = self.events.remove(&seq)?;
         self.bytes -= event.body.len() + EVENT_BYTES;
         Some(event)
+    }
+
+    fn forget_section(&mut self, section: u16) {
+        let bytes = &mut self.bytes;
+        self.events.retain(|seq, event| {
+            let stays = seq.section() != section;
+            *bytes -= if stays { 0 } else { event.body.len() + EVENT_BYTES };
+            stays
+        });
     }
 
     /// An event that ended without an attempt leaves too.
