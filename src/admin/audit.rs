@@ -26,6 +26,13 @@ pub(super) struct Who {
     pub(super) from: Option<IpAddr>,
 }
 
+impl Who {
+    /// `dashboard, from 10.0.0.1`.
+    pub(super) fn in_words(self) -> String {
+        self.from.map_or_else(|| self.way.to_owned(), |from| format!("{}, from {from}", self.way))
+    }
+}
+
 impl<S: Sync> FromRequestParts<S> for Who {
     type Rejection = Infallible;
 

@@ -21,6 +21,7 @@ mod release;
 mod removal;
 mod replays;
 mod routes;
+mod sources;
 pub mod tenant;
 mod unseen;
 mod upstream;

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 use utoipa::OpenApi;
 
-use super::{Admin, alerts, api, audit, export, groups, openapi, release, removal, replays, upstream};
+use super::{Admin, alerts, api, audit, export, groups, openapi, release, removal, replays, sources, upstream};
 
 macro_rules! calls {
     ($($method:ident $path:literal => $module:ident :: $handler:ident;)*) => {
@@ -36,7 +36,8 @@ calls! {
     get "/metrics" => api::metrics;
     get "/api/v1/openapi.json" => openapi::document;
     get "/api/v1/status" => api::status;
-    get "/api/v1/sources" => api::sources;
+    get "/api/v1/sources" => sources::list;
+    patch "/api/v1/source" => sources::patch;
     get "/api/v1/events" => api::events;
     get "/api/v1/events/export" => export::events;
     get "/api/v1/events/{id}" => api::event;

@@ -254,7 +254,7 @@ pub enum Expiry {
 
 impl Expiry {
     /// When that is, microseconds since 1970, for a change made `now`.
-    fn ends(self, now: Wall) -> Option<u64> {
+    pub(super) fn ends(self, now: Wall) -> Option<u64> {
         match self {
             Self::Usual => Some(now.plus(LASTS).0),
             Self::At(at) => Some(at.0),

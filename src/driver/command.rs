@@ -12,6 +12,7 @@ use super::policy::FilePolicies;
 use super::removal::{Removed, Target};
 use super::replay::{Replay, Tracker};
 use super::run::{Driver, OVERDUE};
+use super::sources::Hold;
 use super::traced::traced;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
@@ -56,6 +57,10 @@ pub(super) enum Command {
     ChangeUpstream(UpstreamChange, Expiry, oneshot::Sender<Result<(), String>>),
     /// Take such a change back; false when there is none.
     TakeBackUpstream(oneshot::Sender<Result<bool, String>>),
+    /// Hold a source back, on what is queued too.
+    HoldSource((Arc<str>, Hold), String, Expiry, oneshot::Sender<Result<(), String>>),
+    /// Let it run again; false when it did.
+    ResumeSource(Arc<str>, oneshot::Sender<Result<bool, String>>),
     /// Work on this replay from now on.
     Replay(Arc<Replay>, oneshot::Sender<()>),
     /// Take back what a replay has in lanes.
@@ -154,6 +159,12 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             let taken = driver.upstream.take_back();
             driver.apply_upstream(now);
             answer(reply, taken);
+        }
+        Command::HoldSource(what, by, expiry, reply) => {
+            answer(reply, driver.shared.held.hold(what, by, expiry, &mut driver.engine, now));
+        }
+        Command::ResumeSource(source, reply) => {
+            answer(reply, driver.shared.held.resume(&source, &mut driver.engine, now));
         }
         Command::Replay(job, reply) => {
             driver.work_on(job);

@@ -1,5 +1,7 @@
 //! What people and the configuration want (R5).
 
+use std::sync::Arc;
+
 use super::counts::Stage;
 use super::due::Place;
 use super::fact::{Removal, Was};
@@ -69,6 +71,31 @@ impl Engine {
     pub fn resume(&mut self, group: &Group, now: Now) {
         self.paused.remove(group);
         self.set_paused(group, false, now);
+    }
+
+    /// The lane's next event is of a source that a person paused: the lane waits, with all that stands behind that event, until
+    /// [`unpark`](Self::unpark). Whoever finds that out has the event's lease, and gives it back with [`Ending::NotSent`](super::Ending::NotSent)
+    /// afterwards, so that the lane is not served once more in between. Other lanes of its group and live requests go on.
+    pub fn park(&mut self, lane: &Lane, source: Arc<str>, now: Now) {
+        let now = self.tick(now);
+        let Some(lid) = self.find(lane) else { return };
+        if let Some(lane) = self.lanes.get_mut(lid) {
+            self.parked += usize::from(!lane.is_parked());
+            lane.rare.parked = Some(source);
+        }
+        self.touch(lid, now.mono);
+    }
+
+    /// The lane goes on.
+    pub fn unpark(&mut self, lane: &Lane, now: Now) {
+        let now = self.tick(now);
+        let Some(lid) = self.find(lane) else { return };
+        let Some(lane) = self.lanes.get_mut(lid) else { return };
+        if lane.is_parked() {
+            lane.rare.parked = None;
+            self.parked -= 1;
+            self.touch(lid, now.mono);
+        }
     }
 
     fn set_paused(&mut self, group: &Group, paused: bool, now: Now) {
