@@ -53,6 +53,7 @@ calls! {
     patch "/api/v1/group" => groups::patch;
     delete "/api/v1/group" => groups::restore;
     post "/api/v1/group/cancel" => groups::cancel;
+    post "/api/v1/group/close-breaker" => groups::close_breaker;
     post "/api/v1/group/link" => groups::link;
     post "/api/v1/group/divert" => removal::divert_all;
     post "/api/v1/group/discard" => removal::discard_all;
@@ -63,6 +64,7 @@ calls! {
     get "/api/v1/upstream" => upstream::show;
     patch "/api/v1/upstream" => upstream::patch;
     delete "/api/v1/upstream" => upstream::restore;
+    post "/api/v1/upstream/close-breaker" => upstream::close_breaker;
     get "/api/v1/replays" => replays::list;
     post "/api/v1/replays" => replays::create;
     get "/api/v1/replays/{id}" => replays::one;

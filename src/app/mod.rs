@@ -266,7 +266,8 @@ impl Running {
         let shown = Arc::clone(&front);
         let tenants = tenants(&config, tenant_listener.as_ref(), &handle)?;
         let refresh = Box::new(move || shown.show_sizes());
-        let admin = Admin::new(access, durability, handle.clone(), tenants.clone(), refresh);
+        let told = (handle.clone(), Notebook::at(path.join("audit.json")));
+        let admin = Admin::new(access, durability, told, tenants.clone(), refresh);
         admin.show_configuration(configuration(&config));
 
         // Until here nothing was accepted, and a signal may end us at once.

@@ -48,7 +48,7 @@ pub use crate::engine::{
 use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
 use crate::spans::Recorder;
-use crate::store::notebook::Notebook;
+pub use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
 
@@ -458,12 +458,20 @@ impl Handle {
         self.ask(|reply| Command::Change(group, change, expiry, reply)).await
     }
 
-    /// Takes a change back; false when there is none. The inner error says why it could not be written down.
+    /// Takes a change back, or only the parts that `only` gives; false when there is none. The inner error says why it could not be written down.
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn take_back(&self, group: Group) -> Result<Result<bool, String>, Ended> {
-        self.ask(|reply| Command::TakeBack(group, reply)).await
+    pub async fn take_back(&self, group: Group, only: Option<Change>) -> Result<Result<bool, String>, Ended> {
+        self.ask(|reply| Command::TakeBack(group, only, reply)).await
+    }
+
+    /// Closes the breaker of this group, or the upstream's, and ends a `Retry-After`; false when nothing held it.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn close_breaker(&self, group: Option<Group>) -> Result<bool, Ended> {
+        self.ask(|reply| Command::CloseBreaker(group, reply)).await
     }
 
     /// The changes in force.
@@ -531,12 +539,13 @@ impl Handle {
         self.ask(|reply| Command::ChangeUpstream(change, expiry, reply)).await
     }
 
-    /// Takes such a change back; false when there is none. The inner error says why it could not be written down.
+    /// Takes such a change back, or only the parts that `only` gives; false when there is none. The inner error says why it could not be
+    /// written down.
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn take_back_upstream(&self) -> Result<Result<bool, String>, Ended> {
-        self.ask(Command::TakeBackUpstream).await
+    pub async fn take_back_upstream(&self, only: Option<UpstreamChange>) -> Result<Result<bool, String>, Ended> {
+        self.ask(|reply| Command::TakeBackUpstream(only, reply)).await
     }
 
     /// How a person holds a source back; `None`: it runs.
