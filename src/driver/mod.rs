@@ -88,6 +88,10 @@ const WAITING_MAX: usize = 16_384;
 /// channel of its own, for submissions wait in the other one while the disk is slow.
 const CALLS_MAX: usize = 1_024;
 
+/// When a sender may try again whose group's backlog was found full by the store: the pace of that group is known to the node that
+/// delivers for it, which need not be this one.
+const BACKLOG_AGAIN: Duration = Duration::from_secs(5);
+
 /// The driver made no turn for this long: something holds it, and `/healthz` says so.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
 
@@ -186,6 +190,7 @@ impl From<Refusal> for Shed {
         match refusal {
             Refusal::Full => Self::Full,
             Refusal::GroupTooLarge => Self::GroupTooLarge,
+            Refusal::Backlog => Self::Backlog(BACKLOG_AGAIN),
             Refusal::Unavailable => Self::Unavailable,
         }
     }
