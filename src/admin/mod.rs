@@ -22,6 +22,7 @@ mod release;
 mod removal;
 mod replays;
 mod routes;
+mod sources;
 pub mod tenant;
 mod unseen;
 mod upstream;
@@ -42,7 +43,7 @@ use parking_lot::RwLock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::driver::{Handle, Relay, Seat};
+use crate::driver::{Handle, Notebook, Relay, Seat};
 use crate::event::Secret;
 use audit::Audit;
 use connections::{GivesWay, Places};
@@ -108,12 +109,12 @@ pub struct Access {
 }
 
 impl Admin {
-    /// An admin side over `handle`. `refresh` is called before metrics are read.
+    /// An admin side over `handle`. `notebook` is for the list of changes; `refresh` is called before metrics are read.
     #[must_use]
     pub fn new(
         access: Access,
         durability: &'static str,
-        handle: Handle,
+        (handle, notebook): (Handle, Notebook),
         tenants: Option<Arc<Tenants>>,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
@@ -121,7 +122,7 @@ impl Admin {
             handle,
             access: RwLock::new(Arc::new(access)),
             dashboard: Dashboard::default(),
-            audit: Audit::default(),
+            audit: Audit::open(notebook),
             configuration: RwLock::default(),
             tenants,
             others: nodes::Others::new(),

@@ -287,7 +287,8 @@ impl Running {
             shown.show_sizes();
             addressed.show_addresses();
         });
-        let admin = Admin::new(access, durability, handle.clone(), tenants.clone(), refresh);
+        let told = (handle.clone(), Notebook::at(path.join("audit.json")));
+        let admin = Admin::new(access, durability, told, tenants.clone(), refresh);
         admin.show_configuration(configuration(&config));
         if let Some(membership) = &membership {
             admin.join(Arc::clone(&membership.seat), relay());

@@ -163,6 +163,8 @@ pub struct Engine {
     sections: Sections,
     /// Groups that a person paused, active or not.
     paused: BTreeSet<Group>,
+    /// Lanes that wait with a source's pause: mostly none, and then nobody looks for one.
+    parked: usize,
 
     // R1, R3.
     field: Field,
@@ -239,6 +241,7 @@ impl Engine {
             dedicated: Dedications::default(),
             sections: Sections::default(),
             paused: BTreeSet::new(),
+            parked: 0,
             field: Field::default(),
             inner_places: Places::default(),
             v: Tag::default(),
