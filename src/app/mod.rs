@@ -29,7 +29,7 @@ use crate::admin::tenant::{self, Tenants};
 use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
-use crate::deliver::{Client, Deliver, Fetcher, Poster, Unfetched};
+use crate::deliver::{Client, Deliver, Fetcher, Outcome, Poster, Unfetched};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
@@ -371,6 +371,7 @@ async fn drain(
 
 /// The way to the upstream.
 fn deliverer(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> anyhow::Result<Deliver> {
+    metrics.begin_attempts(Outcome::names());
     let client = Client::new(config.deliver(), Arc::clone(clock), Arc::clone(metrics));
     Ok(client.context("the upstream cannot be delivered to")?.deliver())
 }
