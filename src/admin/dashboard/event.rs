@@ -81,9 +81,9 @@ async fn made(visit: &Visit, shell: Shell, id: String) -> Result<Page, Problem> 
 /// Where events go by the configuration in force: the only address, or the first of several.
 fn upstream(visit: &Visit) -> String {
     let configuration = visit.admin.configuration();
-    let upstream = configuration.json.get("upstream");
-    let address = upstream.and_then(|upstream| upstream.get("url").or_else(|| upstream.pointer("/urls/0/url")));
-    let address = address.and_then(serde_json::Value::as_str).unwrap_or("http://127.0.0.1:3000");
+    let addresses =
+        ["/upstream/url", "/upstream/urls/0/url"].into_iter().filter_map(|at| configuration.json.pointer(at));
+    let address = addresses.filter_map(serde_json::Value::as_str).next().unwrap_or("http://127.0.0.1:3000");
     address.trim_end_matches('/').to_owned()
 }
 
