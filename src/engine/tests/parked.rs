@@ -18,6 +18,8 @@ fn a_parked_lane_waits_alone_and_goes_on_where_it_was() {
     assert_eq!((view(&rig).state, view(&rig).queued), (State::Paused, 5));
     assert_eq!(view(&rig).reason, "its next event is of the source orders, which is paused");
     assert!(!view(&rig).paused, "nobody paused the group");
+    let survey = rig.engine.survey(ms(500), ms(500), rig.now);
+    assert_eq!((survey.late.count, survey.pending, survey.unpaused), (0, 5, 0), "a pause alerts nobody");
 
     // What comes meanwhile stands behind it, in memory or not.
     rig.append(&plain, 2_000);
