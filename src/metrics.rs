@@ -291,6 +291,13 @@ impl Metrics {
         }
     }
 
+    /// These outcomes of attempts are there from the first scrape on, with zeros: a rate of what is not there cannot be asked for.
+    pub fn begin_attempts(&self, outcomes: impl IntoIterator<Item = &'static str>) {
+        for outcome in outcomes {
+            drop(self.attempts.get_or_create(&OutcomeLabel { outcome }));
+        }
+    }
+
     /// A request refused before any source was found for it.
     pub fn rejected_without_source(&self, reason: &'static str) {
         self.rejected.get_or_create(&ReasonLabel { source: String::new(), reason: reason.to_owned() }).inc();
@@ -484,6 +491,16 @@ impl SourceMetrics {
         // A skew that does not fit 52 bits is as wrong as one that does.
         #[expect(clippy::cast_precision_loss, reason = "shown, not computed with")]
         self.skew.set(seconds as f64);
+    }
+
+    /// These reasons of refusals, for what a request is and for want of room, are there from the first scrape on.
+    pub fn begin(&self, rejected: &[&'static str], shed: &[&'static str]) {
+        for reason in rejected {
+            drop(self.all.rejected.get_or_create(&self.reason(reason)));
+        }
+        for reason in shed {
+            drop(self.all.shed.get_or_create(&self.reason(reason)));
+        }
     }
 
     /// A request was refused for what it is.

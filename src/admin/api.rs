@@ -17,6 +17,7 @@ use super::alerts::{Firing, firing};
 use super::dedicated::StatusJson;
 use super::name;
 use super::problem::{Problem, Refusal};
+use super::unseen;
 use crate::driver::{self, AttemptNote, GroupView, Record, Status, Story};
 use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
@@ -217,6 +218,9 @@ pub(super) struct EventsView {
     next: Option<u64>,
     /// When the last event was received that was looked at; null on the last page.
     searched_to: Option<String>,
+    /// What to know where nothing was found: no source or group of this name was ever seen, and which may be meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -280,8 +284,13 @@ pub(super) async fn events(
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Json<EventsView>, Problem> {
     let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
-    let page = admin.handle.events(query.checked()?).await?;
+    let (source, query) = (query.source.clone(), query.checked()?);
+    let group = query.group.clone();
+    let page = admin.handle.events(query).await?;
+    let nothing = page.records.is_empty() && page.next.is_none();
+    let note = if nothing { unseen::why_nothing(&admin, source.as_deref(), group.as_ref()).await? } else { None };
     Ok(Json(EventsView {
+        note,
         events: page.records.into_iter().map(EventView::from).collect(),
         next: page.next.map(|seq| seq.0),
         searched_to: page.reached.map(rfc3339),

@@ -164,6 +164,20 @@ pub enum Shed {
 }
 
 impl Shed {
+    /// The name of every reason.
+    pub const NAMES: [&'static str; 10] = [
+        "full",
+        "group_too_large",
+        "backlog",
+        "outgrown",
+        "busy",
+        "unavailable",
+        "draining",
+        "source_draining",
+        "source_paused",
+        "too_slow",
+    ];
+
     /// Its name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
