@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod events;
 mod explain;
+mod import;
 mod keys;
 mod lines;
 mod panels;
@@ -157,6 +158,9 @@ enum Command {
         after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
     )]
     Doctor(doctor::Doctor),
+    /// Make a gateway.yaml of what another product is told; what has no counterpart stands in it as a comment
+    #[command(after_help = "Example: fairlane import hookdeck connections.json > gateway.yaml")]
+    Import(import::Import),
     /// Print completions for a shell
     #[command(
         after_help = "Examples: source <(fairlane completions bash)\n          fairlane completions zsh > ~/.zfunc/_fairlane\n          fairlane completions fish > ~/.config/fish/completions/fairlane.fish"
@@ -221,6 +225,7 @@ pub fn main() -> ExitCode {
         Command::Alerts(alerts) => alerts::run(&alerts),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
     })
 }
 
