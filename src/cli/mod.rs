@@ -18,6 +18,7 @@ mod lines;
 mod panels;
 mod picture;
 mod providers;
+mod reference;
 mod rejections;
 mod remote;
 mod removal;
@@ -33,6 +34,7 @@ mod table;
 mod top;
 mod traffic;
 pub mod verify;
+mod version;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -54,6 +56,7 @@ pub const USAGE: u8 = 64;
 #[command(
     name = "fairlane",
     version,
+    long_version = version::long(),
     arg_required_else_help = true,
     propagate_version = true,
     after_help = "Example: fairlane providers shopify >> gateway.yaml && fairlane check && fairlane run"
@@ -169,6 +172,23 @@ enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Which binary this is: version, commit, target, how durable it is unless told otherwise
+    #[command(after_help = "Examples: fairlane version\n          fairlane version --json")]
+    Version {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write manual pages into a folder, or the same as one page of Markdown
+    #[command(hide = true, after_help = "Example: fairlane man target/man")]
+    Man {
+        /// The folder
+        #[arg(required_unless_present = "markdown")]
+        folder: Option<PathBuf>,
+        /// Print a page of Markdown, as docs/cli.md has it
+        #[arg(long, conflicts_with = "folder")]
+        markdown: bool,
+    },
     /// See it work: one store floods, nine do not notice; a table and a plot, in under a minute
     #[command(after_help = "Example: fairlane demo --compare")]
     Demo(demo::Arguments),
@@ -226,6 +246,9 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
+        Command::Version { json } => version::run(json),
+        Command::Man { folder: Some(folder), .. } => reference::man(&folder),
+        Command::Man { folder: None, .. } => print(reference::page().as_bytes()),
     })
 }
 
