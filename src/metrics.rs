@@ -7,8 +7,10 @@
 //! UPDATE_EXPECTED=1 cargo test --lib metrics
 //! ```
 
+mod addresses;
 mod ages;
 mod alerts;
+mod cluster;
 mod groups;
 mod names;
 mod numbers;
@@ -27,8 +29,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 
 use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
+pub use addresses::{AddressMetrics, AllAddresses};
 use ages::Ages;
 use alerts::AlertMetrics;
+use cluster::ClusterMetrics;
 use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
@@ -141,8 +145,12 @@ pub struct Metrics {
     retries_overdue: Gauge,
     backlog_age: Ages,
     groups_over_age: Gauge,
+    /// The upstream's addresses.
+    pub addresses: AllAddresses,
     /// Alerts.
     pub alerts: AlertMetrics,
+    /// Many nodes.
+    pub cluster: ClusterMetrics,
     /// Seconds from the start of a batch's write to its durability.
     pub commit_seconds: Histogram,
     /// Events pending.
@@ -229,7 +237,9 @@ impl Metrics {
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
             spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
             spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
+            addresses: AllAddresses::new(&mut names),
             alerts: AlertMetrics::new(&mut names),
+            cluster: ClusterMetrics::new(&mut names),
             names,
         };
         metrics.config_ok.set(1);

@@ -15,12 +15,14 @@ mod groups;
 mod guard;
 mod inside;
 mod name;
+mod nodes;
 mod openapi;
 mod problem;
 mod release;
 mod removal;
 mod replays;
 mod routes;
+mod sources;
 pub mod tenant;
 mod unseen;
 mod upstream;
@@ -41,7 +43,7 @@ use parking_lot::RwLock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::driver::Handle;
+use crate::driver::{Handle, Notebook, Relay, Seat};
 use crate::event::Secret;
 use audit::Audit;
 use connections::{GivesWay, Places};
@@ -79,6 +81,8 @@ pub struct Admin {
     configuration: RwLock<Arc<Configuration>>,
     /// None where tenants have no pages.
     tenants: Option<Arc<Tenants>>,
+    /// Empty on a node that is alone.
+    others: nodes::Others,
     durability: &'static str,
     /// Brings gauges that others own up to date before they are read.
     refresh: Box<dyn Fn() + Send + Sync>,
@@ -105,12 +109,12 @@ pub struct Access {
 }
 
 impl Admin {
-    /// An admin side over `handle`. `refresh` is called before metrics are read.
+    /// An admin side over `handle`. `notebook` is for the list of changes; `refresh` is called before metrics are read.
     #[must_use]
     pub fn new(
         access: Access,
         durability: &'static str,
-        handle: Handle,
+        (handle, notebook): (Handle, Notebook),
         tenants: Option<Arc<Tenants>>,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
@@ -118,12 +122,18 @@ impl Admin {
             handle,
             access: RwLock::new(Arc::new(access)),
             dashboard: Dashboard::default(),
-            audit: Audit::default(),
+            audit: Audit::open(notebook),
             configuration: RwLock::default(),
             tenants,
+            others: nodes::Others::new(),
             durability,
             refresh,
         })
+    }
+
+    /// This node is one among others: what concerns them is asked of them, over `relay`.
+    pub fn join(&self, seat: Arc<Seat>, relay: Relay) {
+        self.others.get_or_init(|| (seat, relay));
     }
 
     /// Shows this configuration from now on.
@@ -207,6 +217,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .method_not_allowed_fallback(api::method_not_allowed)
         .merge(dashboard::router(&admin))
         .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(from_fn_with_state(Arc::clone(&admin), nodes::answer))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::check))
         .with_state(admin)
 }

@@ -3,25 +3,23 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::Uri;
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceBuilder};
 
-use super::settings::{Settings, SettingsError};
 use super::trace::{self, Phase, Trace};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -33,7 +31,7 @@ pub(super) type Connector = BoxCloneSyncService<Uri, TokioIo<Watched>, BoxError>
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// The connector's stack, outermost first: what is watched is the plain text, for a TLS server says goodbye in bytes of its own.
-pub(super) fn connector(tls: ClientConfig, timeout: Duration) -> Connector {
+pub(super) fn connector(tls: ClientConfig, timeout: Duration, gate: Gate) -> Connector {
     let tls = Arc::new(tls);
     let mut http = HttpConnector::new_with_resolver(Resolver(GaiResolver::new()));
     // The layer above decides about the scheme.
@@ -42,7 +40,7 @@ pub(super) fn connector(tls: ClientConfig, timeout: Duration) -> Connector {
     // Shared by all addresses of a name, so that one that swallows packets leaves time for the others.
     http.set_connect_timeout(Some(timeout));
     let stack = ServiceBuilder::new()
-        .map_response(Watched::new)
+        .map_response(move |stream| Watched::new(stream, Arc::clone(&gate)))
         .map_future(move |connecting| within(timeout, connecting))
         .layer_fn(move |tcp| HttpsConnector::from((tcp, Arc::clone(&tls))))
         .map_future(before_tls)
@@ -71,42 +69,6 @@ where
         trace::enter(Phase::Tls);
         Ok(stream)
     })
-}
-
-/// TLS that trusts the operating system's certificates; they are read only where the address needs them.
-///
-/// # Errors
-/// There are none.
-pub(super) fn tls_of_the_system(settings: &Settings) -> Result<ClientConfig, SettingsError> {
-    if settings.url.scheme() != Some(&http::uri::Scheme::HTTPS) {
-        return Ok(tls_with(RootCertStore::empty()));
-    }
-    tls_of_roots().map_err(SettingsError::NoRoots)
-}
-
-/// TLS that trusts the operating system's certificates.
-///
-/// # Errors
-/// There are none, in words.
-pub(super) fn tls_of_roots() -> Result<ClientConfig, String> {
-    let roots = tls_builder().with_native_roots().map_err(|error| error.to_string())?;
-    Ok(http1_only(roots.with_no_client_auth()))
-}
-
-/// TLS that trusts these certificates.
-pub(super) fn tls_with(roots: RootCertStore) -> ClientConfig {
-    http1_only(tls_builder().with_root_certificates(roots).with_no_client_auth())
-}
-
-fn tls_builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("the provider speaks the default versions")
-}
-
-fn http1_only(mut tls: ClientConfig) -> ClientConfig {
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-    tls
 }
 
 /// The system's name lookup, which tells the attempt when it begins and what it found.
@@ -152,6 +114,14 @@ impl Mark {
     }
 }
 
+/// Whether a request may begin, where somebody has set that; asked directly before its first byte.
+pub(super) type Gate = Arc<OnceLock<super::MaySend>>;
+
+/// The gate was closed: nothing was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing was sent: this node's lease had run out")]
+pub(super) struct Closed;
+
 /// A connection that knows for whom it was made and whether an answer has begun.
 ///
 /// A write after a read begins the next request. So a server that sends a part of a head while the request is still being
@@ -160,16 +130,23 @@ impl Mark {
 pub(super) struct Watched {
     stream: TokioIo<Stream>,
     mark: Mark,
+    gate: Gate,
+    /// The next write begins a request.
+    between: bool,
 }
 
 impl Watched {
-    fn new(stream: Stream) -> TokioIo<Self> {
+    fn new(stream: Stream, gate: Gate) -> TokioIo<Self> {
         let mark = Mark { made_for: trace::current(), heard: Arc::default() };
-        TokioIo::new(Self { stream: TokioIo::new(stream), mark })
+        TokioIo::new(Self { stream: TokioIo::new(stream), mark, gate, between: true })
     }
 
-    fn next_request(&self) {
+    fn next_request(&mut self) -> io::Result<()> {
         self.mark.heard.store(false, Ordering::Relaxed);
+        if std::mem::replace(&mut self.between, false) && self.gate.get().is_some_and(|may_send| !may_send()) {
+            return Err(io::Error::other(Closed));
+        }
+        Ok(())
     }
 }
 
@@ -189,6 +166,7 @@ impl AsyncRead for Watched {
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         if buffer.filled().len() > before {
             self.mark.heard.store(true, Ordering::Relaxed);
+            self.between = true;
         }
         Poll::Ready(Ok(()))
     }
@@ -196,7 +174,7 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.next_request();
+        self.next_request()?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -205,7 +183,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.next_request();
+        self.next_request()?;
         Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
     }
 

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::change::{Change, Expiry, Live, UpstreamChange};
+use super::agreed;
+use super::change::{Change, Expiry, InParts as _, Live, UpstreamChange};
 use super::job::Job;
 use super::newcomers::NewGroups;
 use super::policy::FilePolicies;
 use super::removal::{Removed, Target};
 use super::replay::{Replay, Tracker};
 use super::run::{Driver, OVERDUE};
+use super::sources::Hold;
 use super::traced::traced;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
@@ -32,8 +34,8 @@ pub(super) enum Command {
     Group(Group, oneshot::Sender<GroupView>),
     /// Change one group, on what is queued too.
     Change(Group, Change, Expiry, oneshot::Sender<Result<(), String>>),
-    /// Take such a change back; false when there is none.
-    TakeBack(Group, oneshot::Sender<Result<bool, String>>),
+    /// Take such a change back, or only these parts of it; false when there is none.
+    TakeBack(Group, Option<Change>, oneshot::Sender<Result<bool, String>>),
     /// The changes in force.
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
@@ -54,8 +56,14 @@ pub(super) enum Command {
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
     ChangeUpstream(UpstreamChange, Expiry, oneshot::Sender<Result<(), String>>),
-    /// Take such a change back; false when there is none.
-    TakeBackUpstream(oneshot::Sender<Result<bool, String>>),
+    /// Take such a change back, or only these parts of it; false when there is none.
+    TakeBackUpstream(Option<UpstreamChange>, oneshot::Sender<Result<bool, String>>),
+    /// Close the breaker of this group, or the upstream's; false when nothing held it.
+    CloseBreaker(Option<Group>, oneshot::Sender<bool>),
+    /// Hold a source back, on what is queued too.
+    HoldSource((Arc<str>, Hold), String, Expiry, oneshot::Sender<Result<(), String>>),
+    /// Let it run again; false when it did.
+    ResumeSource(Arc<str>, oneshot::Sender<Result<bool, String>>),
     /// Work on this replay from now on.
     Replay(Arc<Replay>, oneshot::Sender<()>),
     /// Take back what a replay has in lanes.
@@ -108,11 +116,14 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::Change(group, change, expiry, reply) => {
             let changed = driver.policies.change(&group, change, expiry, now.wall);
             driver.engine.set_policy(&group, driver.policies.of(&group), now);
+            driver.agree_on_group(&group, change.given());
             answer(reply, changed);
         }
-        Command::TakeBack(group, reply) => {
-            let taken = driver.policies.take_back(&group);
+        Command::TakeBack(group, only, reply) => {
+            let parts = agreed::parts_of(&driver.policies.live_of(&group));
+            let taken = driver.policies.take_back(&group, only.as_ref());
             driver.engine.set_policy(&group, driver.policies.of(&group), now);
+            driver.agree_on_group(&group, parts);
             answer(reply, taken);
         }
         Command::Live(reply) => answer(reply, driver.policies.live()),
@@ -148,12 +159,23 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::ChangeUpstream(change, expiry, reply) => {
             let changed = driver.upstream.change(change, expiry, now.wall);
             driver.apply_upstream(now);
+            driver.agree_on_upstream(change.given());
             answer(reply, changed);
         }
-        Command::TakeBackUpstream(reply) => {
-            let taken = driver.upstream.take_back();
+        Command::TakeBackUpstream(only, reply) => {
+            let parts: Vec<_> = driver.upstream.live().ends().map(|(part, _)| part).collect();
+            let taken = driver.upstream.take_back(only.as_ref());
             driver.apply_upstream(now);
+            driver.agree_on_upstream(parts);
             answer(reply, taken);
+        }
+        Command::CloseBreaker(Some(group), reply) => answer(reply, driver.engine.close_group_breaker(&group, now)),
+        Command::CloseBreaker(None, reply) => answer(reply, driver.engine.close_breaker(now)),
+        Command::HoldSource(what, by, expiry, reply) => {
+            answer(reply, driver.shared.held.hold(what, by, expiry, &mut driver.engine, now));
+        }
+        Command::ResumeSource(source, reply) => {
+            answer(reply, driver.shared.held.resume(&source, &mut driver.engine, now));
         }
         Command::Replay(job, reply) => {
             driver.work_on(job);

@@ -2,19 +2,23 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::backlog::{self, Backlogs};
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
 use super::removal::Removals;
 use super::replay::{End, Tracker};
 use super::requeue::Requeue;
+use super::sources::{Hold, SourceTable};
 use super::watch::Watch;
+use crate::cluster::Seat;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
 use crate::event::{Event, EventId, Group, Lane, Now, Seq, Trace, WaitSplit, Wall};
@@ -33,12 +37,14 @@ const EVENT_BYTES: usize = 2048;
 pub(super) enum Done {
     /// An attempt, what its event waited for before it, and the event; `None` when that could not be read.
     Attempt(Ticket, Seq, Attempt, WaitSplit, Option<Arc<Event>>),
+    /// An attempt was not begun: the source of its event is paused, and its lane is to wait.
+    Parked(Ticket, Lane, Arc<Event>),
     /// A batch of settlements.
     Settled(Batch, Vec<Settle>, Result<usize, Error>),
-    /// A lane's next events.
-    Loaded(Lane, usize, Result<Vec<Pending>, Error>),
-    /// Retrying events.
-    DueLoaded(usize, Result<Vec<Pending>, Error>),
+    /// A lane's next events, and the mark under which they were asked for.
+    Loaded(Lane, usize, u64, Result<Vec<Pending>, Error>),
+    /// Retrying events; the same.
+    DueLoaded(usize, u64, Result<Vec<Pending>, Error>),
     /// A live request was answered: its attempt, where there was one.
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
@@ -64,14 +70,30 @@ struct Ended {
     event: Option<(EventId, Group, Option<Trace>)>,
 }
 
+/// What is counted of a source's events.
+struct Counters {
+    metrics: EventMetrics,
+    pending: backlog::Pending,
+}
+
+impl Counters {
+    fn comes(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// What is under way, and what belongs to it.
 pub(super) struct Delivery {
     store: Arc<dyn LaneStore>,
     deliver: Deliver,
+    /// Asked directly before an attempt begins; `None` on a node that is alone.
+    seat: Option<Arc<Seat>>,
     policies: Arc<PolicyTable>,
     metrics: Arc<Metrics>,
     /// By source, as many as there ever were in this process.
-    counters: HashMap<Arc<str>, EventMetrics>,
+    counters: HashMap<Arc<str>, Counters>,
+    sources: Arc<SourceTable>,
+    backlogs: Arc<Backlogs>,
     work: JoinSet<Done>,
     cancels: HashMap<Ticket, oneshot::Sender<()>>,
     calls: Calls,
@@ -91,11 +113,15 @@ impl Delivery {
         deliver: Deliver,
         policies: Arc<PolicyTable>,
         metrics: Arc<Metrics>,
+        (sources, backlogs): (Arc<SourceTable>, Arc<Backlogs>),
     ) -> Self {
         Self {
             store,
             deliver,
+            seat: None,
             policies,
+            sources,
+            backlogs,
             watch: Watch::new(Arc::clone(&metrics)),
             metrics,
             counters: HashMap::new(),
@@ -108,6 +134,11 @@ impl Delivery {
             ending: 0,
             removals: Removals::default(),
         }
+    }
+
+    /// From now on attempts are made only while this node may.
+    pub(super) fn take_seat(&mut self, seat: Arc<Seat>) {
+        self.seat = Some(seat);
     }
 
     /// Attempts from now on go another way (a reload).
@@ -132,10 +163,11 @@ impl Delivery {
         self.work.try_join_next()?.ok()
     }
 
-    fn counters(&mut self, source: &Arc<str>) -> &EventMetrics {
+    fn counters(&mut self, source: &Arc<str>) -> &Counters {
         // Nearly always it is there; then its name is not copied.
         if !self.counters.contains_key(source) {
-            self.counters.insert(Arc::clone(source), self.metrics.events_of(source));
+            let counters = Counters { metrics: self.metrics.events_of(source), pending: self.backlogs.of(source) };
+            self.counters.insert(Arc::clone(source), counters);
         }
         self.counters.get(source).expect("inserted just above")
     }
@@ -144,19 +176,23 @@ impl Delivery {
     /// matter (I1).
     pub(super) fn accepted(&mut self, event: &Event, suppressed: bool) {
         let counters = self.counters(&event.source);
-        counters.accepted();
+        counters.metrics.accepted();
         if suppressed {
-            counters.suppressed();
+            counters.metrics.suppressed();
+        } else {
+            counters.comes();
         }
         // Those that are not genuine have no key either, and a lane of their own.
         if event.group().is_fallback() {
-            counters.fallback(&event.key_source);
+            counters.metrics.fallback(&event.key_source);
         }
     }
 
     /// Counts an event that was suppressed and is pending now.
     pub(super) fn released(&mut self, source: &Arc<str>) {
-        self.counters(source).released();
+        let counters = self.counters(source);
+        counters.metrics.released();
+        counters.comes();
     }
 
     /// An event that is durable now, as the engine needs it.
@@ -183,12 +219,25 @@ impl Delivery {
                 tracker.entered(record, pending.as_ref());
             }
             let Some(pending) = pending else { continue };
-            self.counters(&record.source).replayed();
+            let counters = self.counters(&record.source);
+            counters.metrics.replayed();
+            counters.comes();
             if let Some(tracker) = &requeue.tracker {
                 self.follow(pending.seq, tracker, Arc::clone(&record.source));
             }
         }
         pending.iter().flatten().cloned().map(queued).collect()
+    }
+
+    /// What is kept of events of a section is of no use any more.
+    pub(super) fn forget_section(&mut self, section: u16) {
+        self.window.forget_section(section);
+        self.ended.retain(|seq, _| seq.section() != section);
+    }
+
+    /// The body of an event need not be kept.
+    pub(super) fn forget(&mut self, seq: Seq) {
+        self.window.forget(seq);
     }
 
     /// A replay is told what becomes of this event.
@@ -201,8 +250,8 @@ impl Delivery {
         self.calls.take(call, &mut self.work, engine, now);
     }
 
-    /// Begins what the engine asks for.
-    pub(super) fn begin(&mut self, request: Request) {
+    /// Begins what the engine asks for; reads under this mark.
+    pub(super) fn begin(&mut self, request: Request, mark: u64) {
         match request {
             Request::Dispatch(dispatch) => self.dispatch(dispatch),
             Request::Live(dispatch) => {
@@ -217,12 +266,12 @@ impl Delivery {
                 let store = Arc::clone(&self.store);
                 self.work.spawn(async move {
                     let loaded = store.load(lane.clone(), after, n).await;
-                    Done::Loaded(lane, n, loaded)
+                    Done::Loaded(lane, n, mark, loaded)
                 });
             }
             Request::LoadDue { after, n } => {
                 let store = Arc::clone(&self.store);
-                self.work.spawn(async move { Done::DueLoaded(n, store.due(after, n).await) });
+                self.work.spawn(async move { Done::DueLoaded(n, mark, store.due(after, n).await) });
             }
             Request::Cancel { ticket } => {
                 // Without a sender the attempt has ended, and its end is on the way.
@@ -248,6 +297,7 @@ impl Delivery {
         let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.insert(dispatch.ticket, cancel);
+        let (sources, seat) = (Arc::clone(&self.sources), self.seat.clone());
         self.work.spawn(async move {
             let (ticket, seq) = (dispatch.ticket, dispatch.seq);
             let event = match kept {
@@ -258,7 +308,15 @@ impl Delivery {
                 Ok(event) => event,
                 Err(attempt) => return Done::Attempt(ticket, seq, attempt, dispatch.split, None),
             };
-            let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
+            if sources.is(&event.source, Hold::Paused) {
+                return Done::Parked(ticket, dispatch.lane, event);
+            }
+            // Directly before it begins: a node that was stopped in between may have lost the event to another.
+            let attempt = if seat.is_none_or(|seat| seat.may_send(seq)) {
+                attempt(&deliver, job(&event, &dispatch), cancelled).await
+            } else {
+                Attempt::withheld(dispatch.attempt)
+            };
             Done::Attempt(ticket, seq, attempt, dispatch.split, Some(event))
         });
     }
@@ -267,6 +325,7 @@ impl Delivery {
         let store = Arc::clone(&self.store);
         let records: Vec<Settlement> = settlements.iter().map(|settle| self.record(settle)).collect();
         self.ending = records.iter().filter(|record| record.verdict.ends()).count() as u64;
+        self.backlogs.begun();
         self.work.spawn(async move {
             let settled = store.settle(records).await;
             Done::Settled(batch, settlements, settled)
@@ -315,6 +374,11 @@ impl Delivery {
                 self.ended.insert(seq, Ended { note: outcome::note(&attempt, waited), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
             }
+            Done::Parked(ticket, lane, event) => {
+                self.cancels.remove(&ticket);
+                self.sources.park(&event.source, lane, engine, now);
+                engine.on_finished(ticket, Ending::NotSent, Duration::ZERO, now);
+            }
             Done::Live(None) | Done::Noted(Ok(())) => {}
             Done::Noted(Err(error)) => tracing::warn!(error, "it is written again later"),
             Done::Live(Some(LiveEnd { ticket, ending, took, error })) => {
@@ -333,25 +397,27 @@ impl Delivery {
                 for settle in settlements {
                     self.settled(&settle);
                 }
+                self.backlogs.known();
                 engine.on_settled(batch, now);
             }
             Done::Settled(batch, settlements, Err(error)) => {
                 tracing::error!(%error, count = settlements.len(), "settlements were not written; they are tried again");
+                self.backlogs.known();
                 engine.on_settle_failed(batch, now);
             }
-            Done::Loaded(lane, n, Ok(pending)) => {
+            Done::Loaded(lane, n, _, Ok(pending)) => {
                 let more = pending.len() >= n;
                 engine.on_loaded(&lane, pending.into_iter().map(queued).collect(), more, now);
             }
-            Done::Loaded(lane, _, Err(error)) => {
+            Done::Loaded(lane, _, _, Err(error)) => {
                 tracing::warn!(%error, lane = %lane.group, "a lane's events could not be read; they are asked for again");
                 engine.on_load_failed(&lane, now);
             }
-            Done::DueLoaded(n, Ok(pending)) => {
+            Done::DueLoaded(n, _, Ok(pending)) => {
                 let more = pending.len() >= n;
                 engine.on_due_loaded(pending.into_iter().map(queued).collect(), more, now);
             }
-            Done::DueLoaded(_, Err(error)) => {
+            Done::DueLoaded(_, _, Err(error)) => {
                 tracing::warn!(%error, "due retries could not be read; they are asked for again");
                 engine.on_due_load_failed(now);
             }
@@ -380,16 +446,18 @@ impl Delivery {
             (source, event) = (ending.source, Some((ending.id, ending.group, None)));
         }
         match &settle.verdict {
-            engine::Verdict::Delivered => self.counters(&source).delivered(),
+            engine::Verdict::Delivered => self.counters(&source).metrics.delivered(),
             engine::Verdict::Dead(reason) => {
                 let trace_id = event.as_ref().and_then(|(_, _, trace)| trace.map(Trace::id_text));
                 let (id, group) = event.map(|(id, group, _)| (id.to_string(), group.to_string())).unwrap_or_default();
                 tracing::warn!(id, group, trace_id, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
-                self.counters(&source).dead();
+                self.counters(&source).metrics.dead();
             }
-            engine::Verdict::Discarded => self.counters(&source).discarded(),
-            _ => {}
+            engine::Verdict::Discarded => self.counters(&source).metrics.discarded(),
+            _ => return self.window.forget(settle.seq),
         }
+        let pending = Arc::clone(&self.counters(&source).pending);
+        self.backlogs.ended(&pending, settle.seq);
         self.window.forget(settle.seq);
     }
 }
@@ -491,6 +559,15 @@ impl Window {
         let event = self.events.remove(&seq)?;
         self.bytes -= event.body.len() + EVENT_BYTES;
         Some(event)
+    }
+
+    fn forget_section(&mut self, section: u16) {
+        let bytes = &mut self.bytes;
+        self.events.retain(|seq, event| {
+            let stays = seq.section() != section;
+            *bytes -= if stays { 0 } else { event.body.len() + EVENT_BYTES };
+            stays
+        });
     }
 
     /// An event that ended without an attempt leaves too.

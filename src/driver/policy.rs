@@ -3,13 +3,14 @@
 //! A person's word wins over the file's until it expires. It is written down before it is answered, so that a restart does not
 //! forget it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
 
+use super::agreed::differing;
 use super::change::{Change, Expiry, Live};
 use crate::engine::{Policies, Policy, Rate};
 use crate::event::{Group, Wall};
@@ -98,6 +99,23 @@ impl PolicyTable {
         self.live.read().iter().map(|(group, live)| (group.clone(), live.clone())).collect()
     }
 
+    /// The changes of one group in force.
+    pub(super) fn live_of(&self, group: &Group) -> Live {
+        self.live.read().get(group).cloned().unwrap_or_default()
+    }
+
+    /// These changes are in force, in place of those before; gives the groups for which that is another thing.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn adopt(&self, next: BTreeMap<Group, Live>) -> Result<BTreeSet<Group>, String> {
+        let changed = differing(&self.live.read(), &next);
+        if !changed.is_empty() {
+            self.keep(next)?;
+        }
+        Ok(changed)
+    }
+
     /// Adds to what was changed before, whose ends stay; durable when this returns.
     ///
     /// # Errors
@@ -112,15 +130,19 @@ impl PolicyTable {
         self.keep(next)
     }
 
-    /// Takes a change back; false when there is none.
+    /// Takes a change back, or only the parts of it that `only` gives; false when there is none.
     ///
     /// # Errors
     /// It could not be written down, in words; nothing changed.
-    pub(super) fn take_back(&self, group: &Group) -> Result<bool, String> {
+    pub(super) fn take_back(&self, group: &Group, only: Option<&Change>) -> Result<bool, String> {
         let mut next = self.live.read().clone();
-        let there = next.remove(group).is_some();
+        let Some(mut live) = next.remove(group) else { return Ok(false) };
+        let taken = live.take_back(only);
+        if !live.is_empty() {
+            next.insert(group.clone(), live);
+        }
         self.keep(next)?;
-        Ok(there)
+        Ok(taken)
     }
 
     /// Ends the parts of changes that have expired, and says for whom.
@@ -255,7 +277,7 @@ mod tests {
         assert!(again.expire(now.plus(Duration::from_hours(23))).is_empty());
         assert_eq!(again.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&big));
         assert_eq!(again.of(&big), Policy { weight: 2.0, named: true, ..Policy::default() });
-        assert_eq!(again.take_back(&big), Ok(true));
+        assert_eq!(again.take_back(&big, None), Ok(true));
         assert_eq!(again.of(&big).weight, 4.0);
         again.change(&big, Change { paused: Some(false), ..Change::default() }, Expiry::Usual, now).unwrap();
         assert!(again.live().is_empty(), "it runs by the file");

@@ -6,6 +6,7 @@
 //! behind a large replay. Those with an order key come with the scan of the fresh ones, for the key's sake, and wait with the replays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::Counts;
@@ -52,6 +53,10 @@ pub(super) struct LaneState {
     pub(super) group: u32,
     /// Which part of its group.
     pub(super) inner: Option<Group>,
+    /// The section that it comes and goes with.
+    pub(super) section: u16,
+    /// No event of it gets a lease now: its section is about to go.
+    pub(super) held: bool,
 
     // R1–R3 inside the group.
     pub(super) tag: Tag,
@@ -106,6 +111,8 @@ pub(super) struct Rare {
     ahead: BTreeSet<Seq>,
     /// Retrying events of this lane from here on are not all in memory; with when to look for them.
     pub(super) missed: Option<((Wall, Seq), Mono)>,
+    /// Its next event is of something that a person paused, by this name: the lane waits with it.
+    pub(super) parked: Option<Arc<str>>,
 }
 
 impl Rare {
@@ -125,6 +132,7 @@ impl Rare {
             gone: BTreeMap::new(),
             ahead: BTreeSet::new(),
             missed: None,
+            parked: None,
         }
     }
 }
@@ -142,6 +150,8 @@ impl LaneState {
         Self {
             group,
             inner,
+            section: 0,
+            held: false,
             tag: Tag::LOWEST,
             turn: None,
             estimate: Ewma::default(),
@@ -161,6 +171,9 @@ impl LaneState {
 
     /// What it has to do; `None` when nothing may go.
     pub(super) fn kind(&self) -> Option<Kind> {
+        if self.held || self.is_parked() {
+            return None;
+        }
         match (self.has_open(), self.has_due(), self.has_replay()) {
             (true, ..) => Some(Kind::Open),
             (false, true, true) => Some(Kind::Either),
@@ -203,6 +216,11 @@ impl LaneState {
     /// Its next events are being read, or have to be before any may go.
     pub(super) fn is_reading(&self) -> bool {
         self.loading.is_some() || (self.unread_retries && self.blocked)
+    }
+
+    /// It waits for a person to end a pause.
+    pub(super) fn is_parked(&self) -> bool {
+        self.rare.parked.is_some()
     }
 
     /// The order keys are as many as may be.
@@ -320,7 +338,7 @@ impl LaneState {
 
     /// What to read next, if anything.
     pub(super) fn wants(&self, limits: Limits) -> Option<Load> {
-        if self.loading.is_some() {
+        if self.loading.is_some() || self.held {
             return None;
         }
         if let Some(from) = self.rare.keys.looks_from() {

@@ -1,20 +1,23 @@
 //! Whose turn it is: standing in the field, the head start, the pick (R1, R3, R4, R4b, R8, R11).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::Stage;
 use super::ev::Ev;
 use super::field::Class;
-use super::group::Standing;
+use super::group::{GroupState, Standing};
+use super::lane::LaneState;
 use super::lease::{Lease, Work};
 use super::live::Call;
 use super::own::Within;
 use super::price::price;
 use super::request::{BreakerState, Settle, Ticket, Verdict};
 use super::settle::After;
+use super::slab::Slab;
 use super::tags::{Tag, Turn, Weight};
 use super::wait::Cause;
-use super::{Engine, LOADS_MAX, Settings, micros};
+use super::{Engine, LOADS_MAX, Settings, micros, section};
 use crate::event::{Mono, Now};
 
 /// While the upstream recovers, an attempt older than this does not count against the few slots: one that hangs must not
@@ -27,6 +30,11 @@ const WAKE_JITTER: Duration = Duration::from_millis(50);
 /// The head start of a lane of that weight.
 pub(super) fn burst(settings: &Settings, weight: Weight) -> Tag {
     Tag::of(micros(settings.burst), weight)
+}
+
+/// The paused source that a lane of the group waits with.
+pub(super) fn parked_by<'a>(lanes: &'a Slab<LaneState>, group: &GroupState) -> Option<&'a Arc<str>> {
+    group.lanes().find_map(|lid| lanes.get(lid)?.rare.parked.as_ref())
 }
 
 impl Engine {
@@ -73,7 +81,10 @@ impl Engine {
             group.gated |= class.is_gated();
             self.field.set(class, group.turn(), gid);
         }
-        group.stops.note(Cause::of(standing, group.counts.queued > 0), now);
+        let wish = section::wish(standing, group.weight);
+        self.sections.wants(std::mem::replace(&mut group.wish, wish), wish);
+        let parked = self.parked > 0 && standing == Standing::Idle && parked_by(&self.lanes, group).is_some();
+        group.stops.note(Cause::of(standing, group.counts.queued > 0, parked), now);
         match wake {
             Some(at) => {
                 let jitter = if standing == Standing::Limited { self.rng.part_of(WAKE_JITTER) } else { Duration::ZERO };
@@ -283,7 +294,7 @@ impl Engine {
             self.leases.slow += u32::from(group.shares_slow());
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick += u32::from(outbreak.is_quick(group.quick));
-            group.in_flight() <= group.cap(&self.settings)
+            group.in_flight() + group.foreign <= group.cap(&self.settings)
         });
         // The lease itself is not among them yet, and counts as an own one already.
         let shared_ok = own || self.leases.len() as u32 - self.leases.own < self.shared_slots();
