@@ -4,6 +4,7 @@
 //! store, driver, admin, listener. Order at the end: not ready, stop accepting, answer what was read, let the driver finish, close
 //! the store.
 
+mod build;
 mod checkup;
 mod cluster;
 mod descriptors;
@@ -38,6 +39,7 @@ use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::notebook::Notebook;
+pub use build::{Build, build};
 pub use checkup::{Finding, Standing, checkup};
 pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
 use files::Seen;
