@@ -271,7 +271,8 @@ impl Running {
             shown.show_sizes();
             addressed.show_addresses();
         });
-        let admin = Admin::new(access, durability, handle.clone(), tenants.clone(), refresh);
+        let told = (handle.clone(), Notebook::at(path.join("audit.json")));
+        let admin = Admin::new(access, durability, told, tenants.clone(), refresh);
         admin.show_configuration(configuration(&config));
 
         // Until here nothing was accepted, and a signal may end us at once.

@@ -6,6 +6,7 @@
 //! behind a large replay. Those with an order key come with the scan of the fresh ones, for the key's sake, and wait with the replays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::Counts;
@@ -106,6 +107,8 @@ pub(super) struct Rare {
     ahead: BTreeSet<Seq>,
     /// Retrying events of this lane from here on are not all in memory; with when to look for them.
     pub(super) missed: Option<((Wall, Seq), Mono)>,
+    /// Its next event is of something that a person paused, by this name: the lane waits with it.
+    pub(super) parked: Option<Arc<str>>,
 }
 
 impl Rare {
@@ -125,6 +128,7 @@ impl Rare {
             gone: BTreeMap::new(),
             ahead: BTreeSet::new(),
             missed: None,
+            parked: None,
         }
     }
 }
@@ -161,6 +165,9 @@ impl LaneState {
 
     /// What it has to do; `None` when nothing may go.
     pub(super) fn kind(&self) -> Option<Kind> {
+        if self.is_parked() {
+            return None;
+        }
         match (self.has_open(), self.has_due(), self.has_replay()) {
             (true, ..) => Some(Kind::Open),
             (false, true, true) => Some(Kind::Either),
@@ -203,6 +210,11 @@ impl LaneState {
     /// Its next events are being read, or have to be before any may go.
     pub(super) fn is_reading(&self) -> bool {
         self.loading.is_some() || (self.unread_retries && self.blocked)
+    }
+
+    /// It waits for a person to end a pause.
+    pub(super) fn is_parked(&self) -> bool {
+        self.rare.parked.is_some()
     }
 
     /// The order keys are as many as may be.

@@ -71,6 +71,8 @@ struct Upstream {
     last_failure: Option<String>,
     paused: bool,
     changed: bool,
+    /// Its breaker is not closed.
+    held: bool,
     rate: Option<String>,
 }
 
@@ -192,6 +194,7 @@ impl Upstream {
             last_failure: info.last.failure.as_ref().map(|last| failure(last.at, &last.error)),
             paused: info.paused,
             changed: !info.live.is_empty(),
+            held: matches!(info.breaker, BreakerState::Open { .. } | BreakerState::HalfOpen),
             rate: info.rate.map(|rate| crate::admin::groups::written(rate.events, rate.per)),
         }
     }
