@@ -19,7 +19,7 @@ REPLAY_EVENTS ?= 100000
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check test run crash sim fairness fuzz contract bench bench-history bench-replay bench-verify screenshots
+.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-history bench-replay bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,25 @@ contract: ## The admin API against its own description, by made-up calls (schema
 		python3 -m venv target/contract/venv && \
 		target/contract/venv/bin/pip install --quiet --requirement tests/contract/requirements.txt; }
 	CONTRACT_TOOL=$(CURDIR)/target/contract/venv/bin/schemathesis $(CARGO) test --locked --test contract -- --nocapture
+
+check-monitoring: ## The rules and the dashboard, by promtool too (from Debian's package prometheus; PROMTOOL=)
+	@command -v "$${PROMTOOL:-promtool}" >/dev/null || { echo 'there is no promtool: apt-get install prometheus, or PROMTOOL='; exit 1; }
+	$(CARGO) test --locked --test monitoring -- --nocapture
+
+check-kubernetes: ## The manifests and the chart, by helm and Kubernetes' schemas too (HELM=, KUBERNETES_VALIDATE=)
+	@command -v "$${HELM:-helm}" >/dev/null || { echo 'there is no helm: install it, or HELM='; exit 1; }
+	@test -n "$${KUBERNETES_VALIDATE:-}" || test -x target/kubernetes/bin/kubernetes-validate || { \
+		python3 -m venv target/kubernetes && target/kubernetes/bin/pip install --quiet kubernetes-validate; }
+	KUBERNETES_VALIDATE="$${KUBERNETES_VALIDATE:-$(CURDIR)/target/kubernetes/bin/kubernetes-validate}" \
+		$(CARGO) test --locked --test kubernetes -- --nocapture
+
+dist: ## A release in target/dist: stripped binary, checksums, SBOM, licences; its size and start time (minutes)
+	@.ci/setup build
+	deploy/release/dist
+
+man: ## Manual pages of every command, in target/man
+	$(CARGO) run --locked --quiet -- man target/man
+	@echo 'man target/man/fairlane.1, or MANPATH with target/man as its man1'
 
 bench-verify: ## What judging and grouping a request costs, 1 KB to 10 MB
 	$(CARGO) bench --locked --bench verify

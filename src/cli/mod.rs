@@ -12,11 +12,13 @@ mod demo;
 mod doctor;
 mod events;
 mod explain;
+mod import;
 mod keys;
 mod lines;
 mod panels;
 mod picture;
 mod providers;
+mod reference;
 mod rejections;
 mod remote;
 mod removal;
@@ -33,6 +35,7 @@ mod table;
 mod top;
 mod traffic;
 pub mod verify;
+mod version;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -54,6 +57,7 @@ pub const USAGE: u8 = 64;
 #[command(
     name = "fairlane",
     version,
+    long_version = version::long(),
     arg_required_else_help = true,
     propagate_version = true,
     after_help = "Example: fairlane providers shopify >> gateway.yaml && fairlane check && fairlane run"
@@ -160,6 +164,9 @@ enum Command {
         after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
     )]
     Doctor(doctor::Doctor),
+    /// Make a gateway.yaml of what another product is told; what has no counterpart stands in it as a comment
+    #[command(after_help = "Example: fairlane import hookdeck connections.json > gateway.yaml")]
+    Import(import::Import),
     /// Print completions for a shell
     #[command(
         after_help = "Examples: source <(fairlane completions bash)\n          fairlane completions zsh > ~/.zfunc/_fairlane\n          fairlane completions fish > ~/.config/fish/completions/fairlane.fish"
@@ -167,6 +174,23 @@ enum Command {
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
+    },
+    /// Which binary this is: version, commit, target, how durable it is unless told otherwise
+    #[command(after_help = "Examples: fairlane version\n          fairlane version --json")]
+    Version {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write manual pages into a folder, or the same as one page of Markdown
+    #[command(hide = true, after_help = "Example: fairlane man target/man")]
+    Man {
+        /// The folder
+        #[arg(required_unless_present = "markdown")]
+        folder: Option<PathBuf>,
+        /// Print a page of Markdown, as docs/cli.md has it
+        #[arg(long, conflicts_with = "folder")]
+        markdown: bool,
     },
     /// See it work: one store floods, nine do not notice; a table and a plot, in under a minute
     #[command(after_help = "Example: fairlane demo --compare")]
@@ -224,6 +248,10 @@ pub fn main() -> ExitCode {
         Command::Alerts(alerts) => alerts::run(&alerts),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Version { json } => version::run(json),
+        Command::Man { folder: Some(folder), .. } => reference::man(&folder),
+        Command::Man { folder: None, .. } => print(reference::page().as_bytes()),
     })
 }
 

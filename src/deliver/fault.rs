@@ -13,7 +13,7 @@ use http::{Extensions, Response, StatusCode};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, HttpInfo};
 
-use super::connect::Mark;
+use super::connect::{Closed, Mark};
 use super::outcome::{Answer, Outcome};
 use super::request::Unsendable;
 use super::trace::{Phase, Trace};
@@ -129,7 +129,9 @@ impl<'a> Seen<'a> {
 
     /// The request failed.
     pub(super) fn broken(&self, error: &legacy::Error, timeout: Duration) -> Fault {
-        if !error.is_connect() {
+        if is_withheld(error) {
+            Fault::new(Outcome::Withheld, &root(error))
+        } else if !error.is_connect() {
             self.unanswered(error)
         } else if io_kind(error) == Some(io::ErrorKind::TimedOut) {
             // The kernel's patience, or the connector's own, ended a moment before ours.
@@ -225,6 +227,15 @@ fn chain(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error 
 
 fn io_kind(error: &legacy::Error) -> Option<io::ErrorKind> {
     chain(error).find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind)
+}
+
+/// The gate was closed to it.
+fn is_withheld(error: &legacy::Error) -> bool {
+    let io = |cause: &(dyn std::error::Error + 'static)| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.is_some_and(|inner| inner.is::<Closed>())
+    };
+    chain(error).any(io)
 }
 
 fn is_tls(error: &legacy::Error) -> bool {

@@ -4,6 +4,7 @@
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
 mod admission;
+mod agreed;
 pub mod alerts;
 mod append;
 mod backlog;
@@ -15,6 +16,8 @@ mod delivery;
 pub mod job;
 pub mod live;
 mod newcomers;
+mod nodes;
+mod nodes_turn;
 mod outcome;
 pub mod policy;
 mod recover;
@@ -39,7 +42,9 @@ use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
-pub use crate::deliver::{AddressState, AddressView};
+use crate::cluster::News;
+pub use crate::cluster::{Seat, board::NodeView};
+pub use crate::deliver::{AddressState, AddressView, Relay};
 use crate::deliver::{Addresses, Deliver};
 use crate::engine::{Admitted, Engine, Excess, Over, Settings};
 pub use crate::engine::{
@@ -65,6 +70,7 @@ pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
 pub use newcomers::NewGroups;
 use newcomers::Newcomers;
+use nodes::Nodes;
 pub use policy::FilePolicies;
 use policy::PolicyTable;
 pub use rejections::{Rejection, Rejections};
@@ -87,6 +93,10 @@ const WAITING_MAX: usize = 16_384;
 /// Live requests that may wait for the driver to take them up, which takes one turn of its loop; the queues are the engine's. Theirs is a
 /// channel of its own, for submissions wait in the other one while the disk is slow.
 const CALLS_MAX: usize = 1_024;
+
+/// When a sender may try again whose group's backlog was found full by the store: the pace of that group is known to the node that
+/// delivers for it, which need not be this one.
+const BACKLOG_AGAIN: Duration = Duration::from_secs(5);
 
 /// The driver made no turn for this long: something holds it, and `/healthz` says so.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
@@ -200,6 +210,7 @@ impl From<Refusal> for Shed {
         match refusal {
             Refusal::Full => Self::Full,
             Refusal::GroupTooLarge => Self::GroupTooLarge,
+            Refusal::Backlog => Self::Backlog(BACKLOG_AGAIN),
             Refusal::Unavailable => Self::Unavailable,
         }
     }
@@ -232,9 +243,9 @@ struct Shared {
     beat: AtomicU64,
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
+    addresses: RwLock<Option<Addresses>>,
     held: Arc<SourceTable>,
     backlogs: Arc<Backlogs>,
-    addresses: RwLock<Option<Addresses>>,
     rejections: Rejections,
     replays: Arc<Replays>,
     jobs: Jobs,
@@ -271,6 +282,8 @@ pub struct Parts {
     pub notebook: Notebook,
     /// The engine's only randomness.
     pub seed: u64,
+    /// This node's seat among others, and what it is told; `None`: it is alone.
+    pub cluster: Option<(Arc<Seat>, mpsc::Receiver<News>)>,
 }
 
 /// A driver and the handle to it. The caller lets it recover and runs it.
@@ -291,7 +304,10 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let held = Arc::new(SourceTable::open(parts.notebook.beside("sources.json"))?);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
-    let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
+    let nodes = parts.cluster.map(|cluster| Nodes::new(cluster, Arc::clone(&parts.store), Arc::clone(&policies)));
+    let settings = upstream.settings();
+    let settings = nodes.as_ref().map_or(settings.clone(), |nodes| nodes.own(settings));
+    let mut engine = Engine::new(settings, policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
     engine.restore_promoted(groups, started);
     let shared = Arc::new(Shared {
@@ -301,9 +317,9 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         beat: AtomicU64::new(started.mono.0),
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
+        addresses: RwLock::new(None),
         held,
         backlogs: Arc::default(),
-        addresses: RwLock::new(None),
         rejections: Rejections::default(),
         replays,
         jobs,
@@ -314,7 +330,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     });
     let channels = (receiver, called, facts.downgrade());
     let tables = (policies, upstream, promoted, newcomers);
-    let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver);
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver, nodes);
     Ok((driver, Handle { facts, calls, shared }))
 }
 

@@ -34,6 +34,7 @@ use tokio::sync::oneshot;
 
 pub(in crate::store) use self::checkpoint::cursor as checkpoint_cursor;
 use self::core::Core;
+pub use self::directory::FORMAT;
 pub(in crate::store) use self::directory::salt;
 use self::writer::Request;
 use super::disk::{Disk, Real};

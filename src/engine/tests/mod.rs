@@ -14,6 +14,7 @@ mod parked;
 mod props;
 mod rig;
 mod rules;
+mod sections;
 mod views;
 mod waits;
 
