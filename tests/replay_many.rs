@@ -2,7 +2,7 @@
 //! counts add up. In the suite it is 3,000 and asserts what must hold on any machine; `make bench-replay` makes it 100,000 and prints
 //! what fresh events waited.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::print_stdout, reason = "the figures are what it is run for")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
 
 mod support;
 
@@ -179,14 +179,11 @@ fn very_many_dead_letters_go_again_beside_traffic_stop_when_called_off_and_the_c
     assert_eq!(number(&done, "delivered"), events - gone, "{done}");
     assert_eq!(replayed.load(Ordering::SeqCst), events, "each once");
 
-    let (accepted, delivered, again) =
-        (counter(&gateway, "accepted"), counter(&gateway, "delivered"), counter(&gateway, "replayed"));
-    let dead = counter(&gateway, "dead");
-    let pending = gateway.events("status=queued,in_flight,retrying").len() as f64;
-    assert!(
-        (accepted + again - delivered - dead - pending).abs() < 0.5,
-        "{accepted} {again} {delivered} {dead} {pending}"
-    );
+    // The last ends are counted a moment after the receiver has the events.
+    let books = || ["accepted", "replayed", "delivered", "dead"].map(|name| counter(&gateway, name));
+    let add_up = |[accepted, again, delivered, dead]: [f64; 4]| accepted + again == delivered + dead;
+    assert!((0..10_000).any(|_| add_up(books())), "{:?}", books());
+    assert_eq!(gateway.events("status=queued,in_flight,retrying").len(), 0);
     assert_eq!(gateway.metric("fairlane_conservation_difference "), Some(0.0));
     assert_eq!(gateway.metric("fairlane_invariant_violations_total "), Some(0.0));
     println!(

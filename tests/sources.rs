@@ -1,6 +1,7 @@
 //! Holding a source back, and closing breakers, by hand, through the real binary: what senders get, what is delivered and what waits, over a
 //! restart, by the API and on the command line; and that who did it is remembered.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
 
 mod support;
 
