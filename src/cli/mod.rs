@@ -14,6 +14,7 @@ mod events;
 mod explain;
 mod keys;
 mod lines;
+mod nodes;
 mod panels;
 mod picture;
 mod providers;
@@ -143,6 +144,9 @@ enum Command {
         after_help = "Examples: fairlane replay --group quiet-store.myshopify.com --since 2026-01-31T08:00:00Z --plan\n          fairlane replay --source shopify --status dead --yes\n          fairlane replay list"
     )]
     Replay(replay::Replay),
+    /// The nodes that share a store in Redis: shards, slots, and who is about to end
+    #[command(after_help = "Example: fairlane nodes")]
+    Nodes(nodes::Nodes),
     /// Sources, and how many events each has accepted
     #[command(after_help = "Example: fairlane sources")]
     Sources(api::Sources),
@@ -216,6 +220,7 @@ pub fn main() -> ExitCode {
         Command::Dead(arguments) => replay::dead(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Completions { shell } => completions::run(shell),
+        Command::Nodes(nodes) => nodes::run(&nodes),
         Command::Sources(sources) => api::sources(&sources),
         Command::Rejections(rejections) => rejections::run(&rejections),
         Command::Alerts(alerts) => alerts::run(&alerts),

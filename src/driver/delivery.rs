@@ -8,11 +8,12 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::followed;
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
 use super::removal::Removals;
-use super::replay::{End, Tracker};
+use super::replay::{End, Out, Tracker};
 use super::requeue::Requeue;
 use super::watch::Watch;
 use crate::cluster::Seat;
@@ -44,6 +45,8 @@ pub(super) enum Done {
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
     LiveGone(LiveId),
+    /// Replayed events whose first attempt ended on another node.
+    Followed(Vec<(Arc<Tracker>, Seq, End)>),
     /// A notebook was written, or not.
     Noted(Result<(), String>),
 }
@@ -82,6 +85,8 @@ pub(super) struct Delivery {
     ended: HashMap<Seq, Ended>,
     /// Replayed events before the end of their first attempt: whose replay each is, and its source.
     followed: HashMap<Seq, (Arc<Tracker>, Arc<str>)>,
+    /// How those stand that are elsewhere is being read.
+    looking: bool,
     /// Ends of events that the store may have already, before the engine is told.
     pub(super) ending: u64,
     pub(super) removals: Removals,
@@ -109,6 +114,7 @@ impl Delivery {
             window: Window::default(),
             ended: HashMap::new(),
             followed: HashMap::new(),
+            looking: false,
             ending: 0,
             removals: Removals::default(),
         }
@@ -204,6 +210,20 @@ impl Delivery {
     pub(super) fn forget_section(&mut self, section: u16) {
         self.window.forget_section(section);
         self.ended.retain(|seq, _| seq.section() != section);
+    }
+
+    /// Looks after replayed events that are with another node now: nobody tells this one of them.
+    pub(super) fn look_elsewhere(&mut self, is_here: impl Fn(Seq) -> bool) {
+        if self.looking {
+            return;
+        }
+        let away = self.followed.iter().filter(|(seq, _)| !is_here(**seq));
+        let away = away.filter_map(|(seq, (tracker, _))| Some((Arc::clone(tracker), tracker.of_seq(*seq)?)));
+        let away: Vec<(Arc<Tracker>, Out)> = away.collect();
+        if !away.is_empty() {
+            self.looking = true;
+            self.work.spawn(followed::look(Arc::clone(&self.store), away));
+        }
     }
 
     /// The body of an event need not be kept.
@@ -340,6 +360,13 @@ impl Delivery {
                 let event = event.map(|event| (event.id, event.group().clone(), event.trace));
                 self.ended.insert(seq, Ended { note: outcome::note(&attempt, waited), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
+            }
+            Done::Followed(ended) => {
+                self.looking = false;
+                for (tracker, seq, end) in ended {
+                    self.followed.remove(&seq);
+                    tracker.ended(seq, end);
+                }
             }
             Done::Live(None) | Done::Noted(Ok(())) => {}
             Done::Noted(Err(error)) => tracing::warn!(error, "it is written again later"),
