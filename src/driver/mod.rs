@@ -13,6 +13,7 @@ pub mod change;
 mod command;
 mod dedicated;
 mod delivery;
+mod followed;
 pub mod job;
 pub mod live;
 mod newcomers;

@@ -292,6 +292,7 @@ impl Driver {
         }
         if let Some(nodes) = &mut self.nodes {
             nodes.keep_late(&mut self.engine, now);
+            self.delivery.look_elsewhere(|seq| nodes.is_here(seq));
         }
         self.delivery.watch.tick();
         while self.jobs.try_join_next().is_some() {}
