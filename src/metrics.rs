@@ -10,6 +10,7 @@
 mod addresses;
 mod ages;
 mod alerts;
+mod cluster;
 mod groups;
 mod names;
 mod numbers;
@@ -31,6 +32,7 @@ use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
 pub use addresses::{AddressMetrics, AllAddresses};
 use ages::Ages;
 use alerts::AlertMetrics;
+use cluster::ClusterMetrics;
 use groups::GroupMetrics;
 pub use groups::{GroupNumbers, TOP};
 use names::Names;
@@ -147,6 +149,8 @@ pub struct Metrics {
     pub addresses: AllAddresses,
     /// Alerts.
     pub alerts: AlertMetrics,
+    /// Many nodes.
+    pub cluster: ClusterMetrics,
     /// Seconds from the start of a batch's write to its durability.
     pub commit_seconds: Histogram,
     /// Events pending.
@@ -235,6 +239,7 @@ impl Metrics {
             spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
             addresses: AllAddresses::new(&mut names),
             alerts: AlertMetrics::new(&mut names),
+            cluster: ClusterMetrics::new(&mut names),
             names,
         };
         metrics.config_ok.set(1);

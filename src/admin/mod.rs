@@ -15,6 +15,7 @@ mod groups;
 mod guard;
 mod inside;
 mod name;
+mod nodes;
 mod openapi;
 mod problem;
 mod release;
@@ -42,7 +43,7 @@ use parking_lot::RwLock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::driver::{Handle, Notebook};
+use crate::driver::{Handle, Notebook, Relay, Seat};
 use crate::event::Secret;
 use audit::Audit;
 use connections::{GivesWay, Places};
@@ -80,6 +81,8 @@ pub struct Admin {
     configuration: RwLock<Arc<Configuration>>,
     /// None where tenants have no pages.
     tenants: Option<Arc<Tenants>>,
+    /// Empty on a node that is alone.
+    others: nodes::Others,
     durability: &'static str,
     /// Brings gauges that others own up to date before they are read.
     refresh: Box<dyn Fn() + Send + Sync>,
@@ -122,9 +125,15 @@ impl Admin {
             audit: Audit::open(notebook),
             configuration: RwLock::default(),
             tenants,
+            others: nodes::Others::new(),
             durability,
             refresh,
         })
+    }
+
+    /// This node is one among others: what concerns them is asked of them, over `relay`.
+    pub fn join(&self, seat: Arc<Seat>, relay: Relay) {
+        self.others.get_or_init(|| (seat, relay));
     }
 
     /// Shows this configuration from now on.
@@ -208,6 +217,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .method_not_allowed_fallback(api::method_not_allowed)
         .merge(dashboard::router(&admin))
         .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(from_fn_with_state(Arc::clone(&admin), nodes::answer))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::check))
         .with_state(admin)
 }

@@ -63,8 +63,8 @@ pub(super) fn run(sources: &Sources) -> u8 {
     let Sources { action, remote } = sources;
     let change = |one: &One, state: &str, expires: Option<&str>| {
         let mut change = json!({ "state": state });
-        if let Some(expires) = expires {
-            change["expires"] = json!(expires);
+        if let (Some(expires), Some(change)) = (expires, change.as_object_mut()) {
+            change.insert("expires".to_owned(), json!(expires));
         }
         let path = format!("/api/v1/source?name={}", encoded(&one.source));
         shown(remote, Method::PATCH, &path, Some(change), in_words)

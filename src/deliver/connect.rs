@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) type Connector = BoxCloneSyncService<Uri, TokioIo<Watched>, BoxError>
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// The connector's stack, outermost first: what is watched is the plain text, for a TLS server says goodbye in bytes of its own.
-pub(super) fn connector(tls: ClientConfig, timeout: Duration) -> Connector {
+pub(super) fn connector(tls: ClientConfig, timeout: Duration, gate: Gate) -> Connector {
     let tls = Arc::new(tls);
     let mut http = HttpConnector::new_with_resolver(Resolver(GaiResolver::new()));
     // The layer above decides about the scheme.
@@ -41,7 +41,7 @@ pub(super) fn connector(tls: ClientConfig, timeout: Duration) -> Connector {
     // Shared by all addresses of a name, so that one that swallows packets leaves time for the others.
     http.set_connect_timeout(Some(timeout));
     let stack = ServiceBuilder::new()
-        .map_response(Watched::new)
+        .map_response(move |stream| Watched::new(stream, Arc::clone(&gate)))
         .map_future(move |connecting| within(timeout, connecting))
         .layer_fn(move |tcp| HttpsConnector::from((tcp, Arc::clone(&tls))))
         .map_future(before_tls)
@@ -115,6 +115,14 @@ impl Mark {
     }
 }
 
+/// Whether a request may begin, where somebody has set that; asked directly before its first byte.
+pub(super) type Gate = Arc<OnceLock<super::MaySend>>;
+
+/// The gate was closed: nothing was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing was sent: this node's lease had run out")]
+pub(super) struct Closed;
+
 /// A connection that knows for whom it was made and whether an answer has begun.
 ///
 /// A write after a read begins the next request. So a server that sends a part of a head while the request is still being
@@ -130,6 +138,9 @@ pub(super) struct Watched {
     heard: usize,
     /// Nothing is read before this is over.
     rest: Option<Pin<Box<Sleep>>>,
+    gate: Gate,
+    /// The next write begins a request.
+    between: bool,
 }
 
 /// Bytes after which a connection rests, so that others have their turn: what comes is parsed while it is read, and of small interim
@@ -148,14 +159,18 @@ const HEARD_MAX: usize = 4 << 20;
 pub(super) struct TooMuch;
 
 impl Watched {
-    fn new(stream: Stream) -> TokioIo<Self> {
+    fn new(stream: Stream, gate: Gate) -> TokioIo<Self> {
         let mark = Mark { made_for: trace::current(), heard: Arc::default() };
-        TokioIo::new(Self { stream: TokioIo::new(stream), mark, heard: 0, rest: None })
+        TokioIo::new(Self { stream: TokioIo::new(stream), mark, heard: 0, rest: None, gate, between: true })
     }
 
-    fn next_request(&mut self) {
+    fn next_request(&mut self) -> io::Result<()> {
         self.heard = 0;
         self.mark.heard.store(false, Ordering::Relaxed);
+        if std::mem::replace(&mut self.between, false) && self.gate.get().is_some_and(|may_send| !may_send()) {
+            return Err(io::Error::other(Closed));
+        }
+        Ok(())
     }
 }
 
@@ -180,6 +195,7 @@ impl AsyncRead for Watched {
         let came = buffer.filled().len().saturating_sub(before);
         if came > 0 {
             self.mark.heard.store(true, Ordering::Relaxed);
+            self.between = true;
         }
         let turns = self.heard / TURN;
         self.heard = self.heard.saturating_add(came);
@@ -195,7 +211,7 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.next_request();
+        self.next_request()?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -204,7 +220,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.next_request();
+        self.next_request()?;
         Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
     }
 

@@ -13,7 +13,7 @@ use http::{Extensions, Response, StatusCode};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, HttpInfo};
 
-use super::connect::{Mark, TooMuch};
+use super::connect::{Closed, Mark, TooMuch};
 use super::outcome::{Answer, Outcome};
 use super::request::Unsendable;
 use super::trace::{Phase, Trace};
@@ -129,7 +129,9 @@ impl<'a> Seen<'a> {
 
     /// The request failed.
     pub(super) fn broken(&self, error: &legacy::Error, timeout: Duration) -> Fault {
-        if !error.is_connect() {
+        if has_cause::<Closed>(error) {
+            Fault::new(Outcome::Withheld, &root(error))
+        } else if !error.is_connect() {
             self.unanswered(error)
         } else if io_kind(error) == Some(io::ErrorKind::TimedOut) {
             // The kernel's patience, or the connector's own, ended a moment before ours.

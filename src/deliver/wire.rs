@@ -11,7 +11,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 
-use super::connect::{Connector, connector};
+use super::connect::{Connector, Gate, connector};
 use super::fault::{Fault, Seen, Target};
 use super::request::Unsendable;
 use super::settings::Settings;
@@ -53,9 +53,9 @@ pub(super) struct Wire {
 
 impl Wire {
     /// `plural`: whether an attempt may go to another address, for which it then needs time.
-    pub(super) fn new(settings: &Settings, plural: bool, tls: rustls::ClientConfig) -> Self {
+    pub(super) fn new(settings: &Settings, plural: bool, tls: rustls::ClientConfig, gate: Gate) -> Self {
         let connect = if plural { CONNECT_MAX.min(settings.timeout / 2) } else { settings.timeout };
-        let connector = connector(tls, connect);
+        let connector = connector(tls, connect, gate);
         Self { kept: http(settings, connector.clone(), true), fresh: http(settings, connector, false), connect }
     }
 

@@ -4,6 +4,7 @@
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
 mod admission;
+mod agreed;
 pub mod alerts;
 mod append;
 mod backlog;
@@ -15,6 +16,8 @@ mod delivery;
 pub mod job;
 pub mod live;
 mod newcomers;
+mod nodes;
+mod nodes_turn;
 mod outcome;
 pub mod policy;
 mod recover;
@@ -39,7 +42,9 @@ use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
-pub use crate::deliver::{AddressState, AddressView};
+use crate::cluster::News;
+pub use crate::cluster::{Seat, board::NodeView};
+pub use crate::deliver::{AddressState, AddressView, Relay};
 use crate::deliver::{Addresses, Deliver};
 use crate::engine::{Admitted, Engine, Excess, Over, Settings};
 pub use crate::engine::{
@@ -65,6 +70,7 @@ pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
 pub use newcomers::NewGroups;
 use newcomers::Newcomers;
+use nodes::Nodes;
 pub use policy::FilePolicies;
 use policy::PolicyTable;
 pub use rejections::{Rejection, Rejections};
@@ -262,6 +268,8 @@ pub struct Parts {
     pub notebook: Notebook,
     /// The engine's only randomness.
     pub seed: u64,
+    /// This node's seat among others, and what it is told; `None`: it is alone.
+    pub cluster: Option<(Arc<Seat>, mpsc::Receiver<News>)>,
 }
 
 /// A driver and the handle to it. The caller lets it recover and runs it.
@@ -282,7 +290,10 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let held = Arc::new(SourceTable::open(parts.notebook.beside("sources.json"))?);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
-    let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
+    let nodes = parts.cluster.map(|cluster| Nodes::new(cluster, Arc::clone(&parts.store), Arc::clone(&policies)));
+    let settings = upstream.settings();
+    let settings = nodes.as_ref().map_or(settings.clone(), |nodes| nodes.own(settings));
+    let mut engine = Engine::new(settings, policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
     engine.restore_promoted(groups, started);
     let shared = Arc::new(Shared {
@@ -305,7 +316,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     });
     let channels = (receiver, called, facts.downgrade());
     let tables = (policies, upstream, promoted, newcomers);
-    let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver);
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver, nodes);
     Ok((driver, Handle { facts, calls, shared }))
 }
 

@@ -13,6 +13,7 @@ mod outage;
 mod props;
 mod rig;
 mod rules;
+mod sections;
 mod views;
 mod waits;
 
