@@ -5,10 +5,14 @@
 
 #[path = "store/append.rs"]
 mod append;
+#[path = "store/elsewhere.rs"]
+mod elsewhere;
 #[path = "store/lists.rs"]
 mod lists;
 #[path = "store/lockstep.rs"]
 mod lockstep;
+#[path = "store/outages.rs"]
+mod outages;
 #[path = "store/power.rs"]
 mod power;
 #[path = "store/queues.rs"]
@@ -23,6 +27,8 @@ mod settle;
 mod site;
 #[path = "store/snapshot.rs"]
 mod snapshot;
+#[path = "store/spool.rs"]
+mod spool;
 #[path = "store/survival.rs"]
 mod survival;
 #[path = "store/trouble.rs"]
@@ -124,6 +130,16 @@ contract!(embedded: crate::world::OnDisk);
 contract!(restless: crate::world::Restless);
 // And with nothing left but the log after each crash.
 contract!(forgetful: crate::world::Forgetful);
+// One that is elsewhere and answers, behind a spool.
+contract!(spooled: crate::spool::BehindSpool);
+// The same while it does not answer: what there is to say of events that nobody can deliver.
+contract!(away: crate::spool::Away =>
+    append::{
+        a_batch_is_there_whole_and_in_order_after_a_crash
+        bodies_come_back_byte_for_byte
+        header_lines_come_back_in_their_order
+    }
+);
 
 /// The walk itself: two in-memory stores cannot differ, but every step of theirs is checked for answers that contradict
 /// one another.

@@ -47,7 +47,8 @@ use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
 use crate::spans::Recorder;
 use crate::store::notebook::Notebook;
-pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
+pub use crate::store::spool::is_spooled;
+pub use crate::store::{AttemptNote, Error, Page, Query, Record, SpoolUsage, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
 
 pub use alerts::{Alert, Alerts, Tested};
@@ -81,6 +82,10 @@ const WAITING_MAX: usize = 16_384;
 /// Live requests that may wait for the driver to take them up, which takes one turn of its loop; the queues are the engine's. Theirs is a
 /// channel of its own, for submissions wait in the other one while the disk is slow.
 const CALLS_MAX: usize = 1_024;
+
+/// When a sender may try again whose group's backlog was found full by the store: the pace of that group is known to the node that
+/// delivers for it, which need not be this one.
+const BACKLOG_AGAIN: Duration = Duration::from_secs(5);
 
 /// The driver made no turn for this long: something holds it, and `/healthz` says so.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
@@ -172,7 +177,9 @@ impl From<Refusal> for Shed {
         match refusal {
             Refusal::Full => Self::Full,
             Refusal::GroupTooLarge => Self::GroupTooLarge,
+            Refusal::Backlog => Self::Backlog(BACKLOG_AGAIN),
             Refusal::Unavailable => Self::Unavailable,
+            Refusal::Unknown => Self::TooSlow,
         }
     }
 }
@@ -559,6 +566,12 @@ impl Handle {
         let Some(story) = self.shared.store.find(id).await? else { return Ok(None) };
         let found = self.shared.store.read(vec![story.record.seq]).await?;
         Ok(found.into_iter().next().flatten())
+    }
+
+    /// For how long a store that is elsewhere has not answered this node, by its sizes; zero for one that is here.
+    #[must_use]
+    pub fn store_silence(&self, usage: &Usage) -> Duration {
+        usage.answered.map_or(Duration::ZERO, |answered| self.now().mono.since(answered))
     }
 
     /// The store's sizes.

@@ -29,7 +29,7 @@
 //! 6. **Reopening** gives exactly what was durable: same seqs, lanes, counts, attempts, due times, statuses and bytes.
 //!
 //! [`memory::Memory`] is the contract in its simplest form, with faults on demand; [`embedded::Embedded`] is the one
-//! that serves. `tests/store.rs` runs one suite over both.
+//! that serves. `tests/store.rs` runs one suite over both. [`spool::Spooled`] stands before one that is elsewhere.
 
 pub mod arrivals;
 mod bucket;
@@ -44,6 +44,7 @@ pub mod notebook;
 mod record;
 mod repeats;
 mod row;
+pub mod spool;
 mod state;
 mod wire;
 
@@ -54,7 +55,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, WaitSplit, Wall};
+use crate::event::{Event, EventId, Group, KeySource, Lane, Mono, Seq, WaitSplit, Wall};
 
 /// A boxed future: one allocation a batch, and no generics that spread upwards.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -63,6 +64,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait LaneStore: Send + Sync + 'static {
     /// Makes `batch` durable, whole or not at all, and numbers it: the answer has the seq of the first event, the
     /// others follow without a gap. An empty batch is an error of the caller and gives the next free seq.
+    /// A store in shards does so shard by shard, and says for each event what became of it ([`Appended::places`]).
     fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Appended, Error>>;
 
     /// Makes `batch` durable, whole or not at all. The answer is how many of them were about an event that
@@ -112,10 +114,13 @@ pub trait LaneStore: Send + Sync + 'static {
 /// A batch that was appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The seq of its first event.
+    /// The seq of its first event that was stored; of a batch without any, the next free one.
     pub first: Seq,
     /// Those of its events that were stored as suppressed, in their order.
     pub repeats: Vec<Repeat>,
+    /// What became of each event, where they do not just follow `first` without a gap: a store in shards numbers each shard on its own
+    /// and may refuse a part of a batch. Empty otherwise. [`Appended::place`] answers for both.
+    pub places: Vec<Result<Seq, Refusal>>,
 }
 
 /// An event that repeats another one.
@@ -128,9 +133,9 @@ pub struct Repeat {
 }
 
 impl From<Seq> for Appended {
-    /// A batch without repeats.
+    /// A batch without repeats whose events follow one another.
     fn from(first: Seq) -> Self {
-        Self { first, repeats: Vec::new() }
+        Self { first, repeats: Vec::new(), places: Vec::new() }
     }
 }
 
@@ -406,8 +411,12 @@ pub enum Refusal {
     Full,
     /// This group holds so much of the little room left that others would suffer: answer 429.
     GroupTooLarge,
+    /// As many events of this group are pending as may be: answer 429.
+    Backlog,
     /// The store takes no writes: answer 503.
     Unavailable,
+    /// The store did not say in time whether it has the event: answer 503. It may be stored all the same.
+    Unknown,
 }
 
 /// Sizes of a store.
@@ -430,6 +439,23 @@ pub struct Usage {
     pub room: u64,
     /// Bytes that may still be taken before everybody is refused.
     pub room_bytes: u64,
+    /// When it last answered, of a store that is elsewhere.
+    pub answered: Option<Mono>,
+    /// What waits on this machine for a store that is elsewhere, where there is a [spool](spool).
+    pub spool: Option<SpoolUsage>,
+}
+
+/// Sizes of a spool. None of it counts in the [`Usage`] of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpoolUsage {
+    /// Events that the store does not have yet.
+    pub events: u64,
+    /// Bytes on disk, room that is set aside included.
+    pub bytes: u64,
+    /// Bytes that may still be taken before events are refused while the store is away.
+    pub room_bytes: u64,
+    /// When the oldest of its events was received.
+    pub oldest: Option<Wall>,
 }
 
 impl Usage {
