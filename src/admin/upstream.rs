@@ -15,7 +15,7 @@ use super::audit::Who;
 use super::expiry::expiry;
 use super::groups::{Ends, ends, json, ms, rate, told, written};
 use super::problem::Problem;
-use crate::driver::{BreakerState, Expiry, Live, Rate, UpstreamChange};
+use crate::driver::{AddressState, AddressView, BreakerState, Expiry, Live, Rate, UpstreamChange};
 use crate::event::{Mono, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -39,8 +39,49 @@ pub(super) struct UpstreamView {
     slots: SlotsJson,
     attempt_median_ms: Option<f64>,
     active_groups: usize,
+    /// The ways to it. Where every one is left out, all are used.
+    addresses: Vec<AddressJson>,
     /// What people changed; null: all is as the file says.
     change: Option<ChangeJson>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct AddressJson {
+    address: String,
+    weight: u32,
+    /// used, slow_start, ejected, unwell
+    state: &'static str,
+    /// How much of its weight counts now, 0 to 1.
+    share: f64,
+    in_flight: u32,
+    /// In a row.
+    failures: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_again_in_s: Option<f64>,
+    /// What its checks come to: `well`, or words; null: it is not asked.
+    check: Option<String>,
+    /// Null: none since the start, or it is the only address.
+    last_failure: Option<FailureJson>,
+}
+
+impl AddressJson {
+    fn of(view: AddressView) -> Self {
+        let used_again_in_s = match view.state {
+            AddressState::Ejected(left) => Some(left.as_secs_f64()),
+            _ => None,
+        };
+        Self {
+            state: view.state.as_str(),
+            used_again_in_s,
+            address: view.address.to_string(),
+            weight: view.weight,
+            share: (view.share * 100.0).round() / 100.0,
+            in_flight: view.in_flight,
+            failures: view.failures,
+            check: view.check.map(|check| check.map_or_else(String::from, |()| "well".to_owned())),
+            last_failure: view.last_failure.map(|(at, error)| FailureJson { at: rfc3339(at), error }),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -128,6 +169,7 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
         },
         attempt_median_ms: info.median.map(ms),
         active_groups: info.active_groups,
+        addresses: admin.handle.addresses().into_iter().map(AddressJson::of).collect(),
         change: (!info.live.is_empty()).then(|| ChangeJson::of(&info.live)),
     }))
 }

@@ -9,6 +9,7 @@ mod descriptors;
 mod explain;
 mod files;
 mod log;
+mod open;
 mod otlp;
 mod place;
 mod reload;
@@ -29,13 +30,12 @@ use crate::admin::tenant::{self, Tenants};
 use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
-use crate::deliver::{Client, Deliver, Fetcher, Poster, Unfetched};
+use crate::deliver::{Client, Fetcher, Poster, Unfetched};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
-use crate::store::embedded::Embedded;
 use crate::store::notebook::Notebook;
 pub use checkup::{Finding, Standing, checkup};
 pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
@@ -48,6 +48,7 @@ pub use crate::store::arrivals::{Arrivals, arrivals};
 pub use crate::store::doctor::{Damage, DoctorReport, Tail, doctor};
 
 use log::Log;
+use open::open_store;
 use otlp::Otlp;
 use reload::Reloader;
 pub use token::FILE as TOKEN_FILE;
@@ -61,7 +62,7 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// Instead of `admin.address`.
     pub admin: Option<SocketAddr>,
-    /// Instead of `store.embedded.path`.
+    /// Instead of `store.embedded.path`, or of `store.redis.spool` as the node's folder.
     pub data: Option<PathBuf>,
     /// A reload may remove a source that has a backlog.
     pub accept_removal: bool,
@@ -106,7 +107,7 @@ impl Options {
             config.admin.address = address;
         }
         if let Some(path) = &self.data {
-            config.store.path.clone_from(path);
+            config.store.set_folder(path.clone());
         }
         Ok(config)
     }
@@ -174,7 +175,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let log = Log::init(&config.log);
     let descriptors = descriptors::raise();
     descriptors::suffice(descriptors)?;
-    place::prepare(&config.store.path)?;
+    place::prepare(config.store.folder(), config.store.folder_field())?;
     if let Some(lowered) = descriptors::fit(&mut config, descriptors) {
         tracing::warn!("{lowered}");
     }
@@ -231,20 +232,19 @@ impl Running {
             config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
         let (bound, admin_listener) = bind(&config)?;
         let tenant_listener = bind_tenants(&config)?;
-        let path = config.store.path.clone();
-        let store = Embedded::open(config.store.clone(), Arc::clone(&clock))
-            .with_context(|| format!("the store in {} cannot be opened", path.display()))?;
+        let path = config.store.folder().to_owned();
+        let store = runtime.block_on(open_store(&config.store, &clock))?;
         let token = token::of(&config.admin, &path)?;
 
-        let durability = config.store.durability.as_str();
+        let durability = config.store.durability();
         let metrics = Arc::new(Metrics::new(durability));
-        let store: Arc<dyn LaneStore> = Arc::new(store);
-        let deliver = deliverer(&config, &clock, &metrics)?;
+        let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
+        let client = client.context("the upstream cannot be delivered to")?;
         let (mut driver, handle) = driver::new(driver::Parts {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
             metrics,
-            deliver,
+            deliver: client.clone().deliver(),
             settings: config.engine(),
             policies: config.policies(),
             notebook: Notebook::at(path.join("overrides.json")),
@@ -253,6 +253,7 @@ impl Running {
         .map_err(anyhow::Error::msg)?;
         runtime.block_on(driver.recover()).context("the backlog cannot be taken up")?;
         handle.set_sources(reload::infos(&config));
+        handle.set_addresses(client.addresses());
         handle.alerts().replace(config.alerts.clone());
         let front = Arc::new(Front::new(
             config.listen.clone(),
@@ -263,9 +264,12 @@ impl Running {
             rand::random(),
         ));
         let access = access(&config, &token);
-        let shown = Arc::clone(&front);
+        let (shown, addressed) = (Arc::clone(&front), handle.clone());
         let tenants = tenants(&config, tenant_listener.as_ref(), &handle)?;
-        let refresh = Box::new(move || shown.show_sizes());
+        let refresh = Box::new(move || {
+            shown.show_sizes();
+            addressed.show_addresses();
+        });
         let admin = Admin::new(access, durability, handle.clone(), tenants.clone(), refresh);
         admin.show_configuration(configuration(&config));
 
@@ -276,7 +280,7 @@ impl Running {
         let mut driver_task = JoinSet::new();
         driver_task.spawn(driver.run());
         let mut probe = JoinSet::new();
-        probe.spawn(place::say_if_down(config.upstream.url.clone()));
+        probe.spawn(place::say_if_down(config.upstream.addresses.iter().map(|address| address.url.clone()).collect()));
         let mut alerts = JoinSet::new();
         alerts.spawn(driver::alerts::watch(handle.clone(), Poster::new().post()));
         let mut admin_task = JoinSet::new();
@@ -286,7 +290,7 @@ impl Running {
         }
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
         let otlp = Otlp::start(handle.clone(), config.otlp.as_deref())?;
-        let state = reload::State { options, config, seen, descriptors, token, otlp };
+        let state = reload::State { options, config, seen, descriptors, token, otlp, client };
         let reloader = Reloader::new(state, log, front, (admin, tenants), handle.clone(), certificates);
         Ok(Self {
             serving,
@@ -366,12 +370,6 @@ async fn drain(
     store.close().await.context("the store was not closed in order; it recovers at the next start")?;
     tracing::info!("ended");
     Ok(())
-}
-
-/// The way to the upstream.
-fn deliverer(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> anyhow::Result<Deliver> {
-    let client = Client::new(config.deliver(), Arc::clone(clock), Arc::clone(metrics));
-    Ok(client.context("the upstream cannot be delivered to")?.deliver())
 }
 
 /// The way to providers' keys.
@@ -461,7 +459,7 @@ fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr), tenants:
     let mut text = format!(
         "fairlane {} listening on {scheme}://{listen}, admin on http://{admin}, data in {}\n",
         env!("CARGO_PKG_VERSION"),
-        config.store.path.display()
+        config.store.folder().display()
     );
     for source in &config.sources {
         for sender in &source.senders {

@@ -10,13 +10,13 @@ use http::Uri;
 /// How long the upstream may take to answer a connection before it is said that it does not.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Makes the data folder where it is missing, and sees whether it can be written in.
+/// Makes the data folder where it is missing, and sees whether it can be written in. `field` is what names it in the configuration.
 ///
 /// # Errors
 /// It cannot, and what to do.
-pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
+pub(super) fn prepare(folder: &Path, field: &str) -> anyhow::Result<()> {
     let name = folder.display();
-    let remedy = "name a folder with store.embedded.path or --data";
+    let remedy = format!("name a folder with {field} or --data");
     if std::fs::metadata(folder).is_ok_and(|there| !there.is_dir()) {
         anyhow::bail!("the data folder {name} is not a folder: {remedy}");
     }
@@ -100,14 +100,26 @@ pub(super) async fn why_down(upstream: &Uri) -> Option<String> {
     }
 }
 
-/// Says once in the log that nothing listens at the upstream, and what that means.
-pub(super) async fn say_if_down(upstream: Uri) {
-    let Some(why) = why_down(&upstream).await else { return };
-    tracing::warn!(
-        %upstream,
-        why,
-        "the upstream does not answer: events are accepted and wait, none is lost; they are delivered when it is there (upstream.url)"
-    );
+/// Says once in the log at which of the upstream's addresses nothing listens, and what that means.
+pub(super) async fn say_if_down(addresses: Vec<Uri>) {
+    let answers = futures_util::future::join_all(addresses.iter().map(why_down)).await;
+    let down: Vec<_> =
+        addresses.iter().zip(&answers).filter_map(|(address, why)| Some((address, why.as_ref()?))).collect();
+    for (upstream, why) in &down {
+        if down.len() == addresses.len() {
+            tracing::warn!(
+                %upstream,
+                why,
+                "the upstream does not answer: events are accepted and wait, none is lost; they are delivered when it is there (upstream.url)"
+            );
+        } else {
+            tracing::warn!(
+                %upstream,
+                why,
+                "an address of the upstream does not answer: the others take its share until it does (upstream.urls)"
+            );
+        }
+    }
 }
 
 #[cfg(test)]
@@ -129,8 +141,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(prepare(&file).unwrap_err().to_string().contains("not a folder"));
-        assert!(prepare(&file.join("inside")).unwrap_err().to_string().contains("--data"));
-        prepare(&dir.path().join("a/b")).unwrap();
+        assert!(prepare(&file, "x.path").unwrap_err().to_string().contains("not a folder"));
+        assert!(prepare(&file.join("inside"), "x.path").unwrap_err().to_string().contains("x.path or --data"));
+        prepare(&dir.path().join("a/b"), "x.path").unwrap();
     }
 }

@@ -9,7 +9,7 @@ use super::text::{self, Text};
 
 /// Fields whose part is not built yet, by path. One that differs from its default is refused; whoever builds a part deletes its
 /// rows.
-pub(super) const NOT_BUILT: &[&str] = &["upstream.urls", "upstream.health", "store.redis"];
+pub(super) const NOT_BUILT: &[&str] = &["store.redis"];
 
 /// One field.
 pub(super) struct Field {
@@ -31,9 +31,11 @@ pub(super) enum Default {
     Parts,
     /// This, as it would be written.
     Is(&'static str),
+    /// This, where `null` is not written: that means something of its own.
+    OrNull(&'static str),
 }
 
-/// What a field takes. With the default `null` it takes `null` as well.
+/// What a field takes. With the default `null`, and beside one that may be `null`, it takes `null` as well.
 pub(super) enum Kind {
     /// Named fields.
     Map(&'static Map),
@@ -236,16 +238,36 @@ static ADMIN: Map = map(&[
     field("open_metrics", is("true"), Kind::Bool, "/metrics without the token, then without any group label."),
 ]);
 
+/// Where an application listens that nobody told another port.
+pub(super) const UPSTREAM_URL: &str = "http://127.0.0.1:3000";
+
 static UPSTREAM: Map = Map {
     fields: &[
-        field("url", is("http://127.0.0.1:3000"), Kind::Text(&text::UPSTREAM_URL), "Where events are delivered to."),
+        field("url", is(UPSTREAM_URL), Kind::Text(&text::UPSTREAM_URL), "Where events are delivered to."),
         field(
             "urls",
             NULL,
             Kind::List(&Kind::Map(&WEIGHTED_URL), 1),
             "Several addresses of the same receiver, in place of url.",
         ),
-        field("health", PARTS, Kind::Map(&HEALTH), "How the addresses of urls are watched."),
+        field(
+            "sticky",
+            NULL,
+            Kind::Choice(&["group"]),
+            "group: a group's events go to the same address of urls while it is healthy. Null: by turns and weight.",
+        ),
+        field(
+            "health",
+            NULL,
+            Kind::Map(&HEALTH),
+            "Asks the addresses of urls how they are. Null: they are judged by their answers alone.",
+        ),
+        field(
+            "tls",
+            NULL,
+            Kind::Map(&UPSTREAM_TLS),
+            "For addresses that begin with https; the files are read again when they change.",
+        ),
         field("concurrency", is("64"), SLOTS, "Slots: requests in flight at one time."),
         field("rate", NULL, Kind::Rate, "Requests per time, e.g. 500/s or 10000/m."),
         field("timeout", is("30s"), time(1, HOUR), "One deadline over name lookup, connect, head and body."),
@@ -284,8 +306,27 @@ static WEIGHTED_URL: Map = Map {
 };
 
 static HEALTH: Map = map(&[
-    field("path", is("/up"), Kind::Text(&text::PATH), "What is asked for."),
-    field("interval", is("5s"), time(1, HOUR), "How often."),
+    field(
+        "path",
+        is("/up"),
+        Kind::Text(&text::PATH),
+        "What is asked for (GET), from the root of the host; 2xx and 3xx are well.",
+    ),
+    field("interval", is("5s"), time(1, HOUR), "How long after one round the next one begins."),
+    field("timeout", is("2s"), time(1, HOUR), "How long an answer may take."),
+    field("failures", is("2"), Kind::Int(1, 1_000), "Bad answers in a row, and the address is left out."),
+    field("successes", is("1"), Kind::Int(1, 1_000), "Good answers in a row, and it is used again."),
+]);
+
+static UPSTREAM_TLS: Map = map(&[
+    field("ca", NULL, Kind::Text(&text::FILE), "Certificates to trust, as PEM, in place of the operating system's."),
+    field(
+        "cert",
+        NULL,
+        Kind::Text(&text::FILE),
+        "The certificate to show, as PEM, with those between it and its root.",
+    ),
+    field("key", NULL, Kind::Text(&text::FILE), "Its private key, as PEM."),
 ]);
 
 static BREAKER: Map = map(&[
@@ -300,6 +341,13 @@ static BREAKER: Map = map(&[
         PARTS,
         Kind::Map(&BREAKER_GROUP),
         "For one group: failed attempts in a row count, 4xx answers do not.",
+    ),
+    field(
+        "address",
+        PARTS,
+        Kind::Map(&BREAKER_ADDRESS),
+        "For one of several addresses: it is left out, never all of them. No connection counts, whoever's event it was; a 5xx, a reset, a \
+         silence or nonsense when it is not one group's alone.",
     ),
 ]);
 
@@ -317,6 +365,13 @@ static BREAKER_GROUP: Map = map(&[
     field("window", is("60s"), time(1, HOUR), "within this."),
     field("open", is("5s"), time(1, HOUR), "How long it stays open at first; doubles from there"),
     field("open_max", is("60s"), time(1, DAY), "up to this."),
+]);
+
+static BREAKER_ADDRESS: Map = map(&[
+    field("failures", is("5"), COUNT, "Left out at so many failures in a row."),
+    field("open", is("5s"), time(1, HOUR), "How long at first; doubles from there"),
+    field("open_max", is("60s"), time(1, DAY), "up to this."),
+    field("slow_start", is("30s"), time(0, HOUR), "How long its share grows afterwards, from a tenth to the whole."),
 ]);
 
 static RETRY: Map = map(&[
@@ -723,20 +778,94 @@ static EMBEDDED: Map = map(&[
     ),
 ]);
 
-static REDIS: Map = map(&[
-    field("url", is("redis://127.0.0.1:6379"), Kind::Secret(Some(&text::REDIS_URL)), "Where it is."),
-    field("cluster", is("false"), Kind::Bool, "Whether it is a cluster."),
-    field("namespace", is("fairlane"), Kind::Text(&text::NAME), "What all keys begin with."),
-    field("shards", is("64"), Kind::Int(1, 65_535), "Slices of the groups that move between nodes; fixed for ever."),
+static REDIS: Map = Map {
+    fields: &[
+        field(
+            "url",
+            is("redis://127.0.0.1:6379"),
+            Kind::Secret(Some(&text::REDIS_URL)),
+            "Where it is, with user and password: redis://, rediss:// (TLS) or unix://. The server itself, a node of the cluster, or a Sentinel.",
+        ),
+        field("cluster", is("false"), Kind::Bool, "Whether it is a cluster."),
+        field(
+            "sentinel",
+            NULL,
+            Kind::Map(&SENTINEL),
+            "What the Sentinels at url and others call the master. Null: there are none. User and password of url are the servers'.",
+        ),
+        field(
+            "others",
+            is("[]"),
+            Kind::List(&Kind::Text(&text::HOST_PORT), 0),
+            "Further nodes of the cluster, or Sentinels, for when the one of url does not answer.",
+        ),
+        field(
+            "tls",
+            NULL,
+            Kind::Map(&REDIS_TLS),
+            "Certificates for rediss://; read anew at every connection. Null: the system's authorities, and none of our own.",
+        ),
+        field(
+            "namespace",
+            is("fairlane"),
+            Kind::Text(&text::REDIS_NAMESPACE),
+            "What all keys begin with: nodes of one namespace share their work.",
+        ),
+        field(
+            "shards",
+            is("64"),
+            Kind::Int(1, 1_023),
+            "Slices of the groups that move between nodes: more than there will ever be nodes. Fixed once there are events.",
+        ),
+        field(
+            "ack",
+            is("aof"),
+            Kind::Text(&text::REDIS_ACK),
+            "Acknowledge from the disk (aof: Redis 7.2 or later, or one with appendfsync always), from replicas(n), or from memory.",
+        ),
+        field("lease", is("10s"), time(SECOND, HOUR), "How long a node that is silent keeps its shards."),
+        field(
+            "max_bytes",
+            NULL,
+            Kind::Size(MIB, 1024 * TIB),
+            "Bytes of Redis's memory that the store may take. Null: what its maxmemory allows.",
+        ),
+        field(
+            "spool",
+            Default::OrNull("./fairlane-spool"),
+            Kind::Text(&text::FILE),
+            "Where events go while Redis is away, and where the node keeps its name and token. Null: no event, they get 503 then.",
+        ),
+        field(
+            "advertise",
+            NULL,
+            Kind::Text(&text::URL),
+            "Where the other nodes reach this one's admin side, e.g. http://10.0.0.5:8081. Null: at admin.address.",
+        ),
+    ],
+    short: Some("url"),
+    secret: false,
+};
+
+static SENTINEL: Map = Map {
+    fields: &[
+        field("master", REQUIRED, Kind::Text(&text::NAME), "What the Sentinels call the master, e.g. mymaster."),
+        field("user", NULL, Kind::Text(&text::SHORT), "Who we are to the Sentinels. Null: whoever needs no name."),
+        field("password", NULL, Kind::Secret(None), "The password that goes with it. Null: none."),
+    ],
+    short: Some("master"),
+    secret: true,
+};
+
+static REDIS_TLS: Map = map(&[
     field(
-        "ack",
-        is("aof"),
-        Kind::Text(&text::REDIS_ACK),
-        "Acknowledge after aof (Redis 7.2 or later), replicas(n), or memory.",
+        "ca",
+        NULL,
+        Kind::Text(&text::FILE),
+        "The authorities that sign the servers' certificates, PEM. Null: the system's.",
     ),
-    field("lease", is("10s"), time(1, HOUR), "How long a node that is silent keeps its shards."),
-    field("max_bytes", NULL, Kind::Size(MIB, 1024 * TIB), "Bytes that the store may take."),
-    field("spool", is("./fairlane-spool"), Kind::Text(&text::FILE), "Where events go while Redis is away."),
+    field("cert", NULL, Kind::Text(&text::FILE), "Our own certificate, PEM, where the servers ask for one."),
+    field("key", NULL, Kind::Text(&text::FILE), "Its key, PEM."),
 ]);
 
 static RETENTION: Map = map(&[

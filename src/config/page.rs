@@ -93,7 +93,7 @@ fn default(default: &Default) -> String {
     match default {
         Default::Required => "required".to_owned(),
         Default::Parts => "its fields'".to_owned(),
-        Default::Is(text) => format!("`{text}`"),
+        Default::Is(text) | Default::OrNull(text) => format!("`{text}`"),
     }
 }
 
@@ -132,6 +132,6 @@ mod tests {
         for link in links {
             assert!(anchors.contains(link), "{link} leads nowhere");
         }
-        assert!(page.contains("| `urls` |") && page.contains("*Not in this version.*"));
+        assert!(page.contains("| `redis` |") && page.contains("*Not in this version.*"));
     }
 }

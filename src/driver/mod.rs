@@ -37,7 +37,8 @@ use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
-use crate::deliver::Deliver;
+pub use crate::deliver::{AddressState, AddressView};
+use crate::deliver::{Addresses, Deliver};
 use crate::engine::{Admitted, Engine, Excess, Over, Settings};
 pub use crate::engine::{
     BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, HungAttempts, Policy, Rate, Removal,
@@ -211,6 +212,7 @@ struct Shared {
     beat: AtomicU64,
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
+    addresses: RwLock<Option<Addresses>>,
     rejections: Rejections,
     replays: Arc<Replays>,
     jobs: Jobs,
@@ -276,6 +278,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         beat: AtomicU64::new(started.mono.0),
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
+        addresses: RwLock::new(None),
         rejections: Rejections::default(),
         replays,
         jobs,
@@ -589,6 +592,24 @@ impl Handle {
     /// Replaces the list of sources.
     pub fn set_sources(&self, sources: Vec<SourceInfo>) {
         *self.shared.sources.write() = sources.into();
+    }
+
+    /// How each address of the upstream stands, in the order of the configuration.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<AddressView> {
+        let addresses = self.shared.addresses.read().clone();
+        addresses.map(|addresses| addresses.views()).unwrap_or_default()
+    }
+
+    /// Other addresses, or the same ones anew.
+    pub fn set_addresses(&self, addresses: Addresses) {
+        *self.shared.addresses.write() = Some(addresses);
+    }
+
+    /// Writes how the addresses stand into the metrics.
+    pub fn show_addresses(&self) {
+        let views = self.addresses();
+        self.shared.metrics.addresses.show(views.iter().map(|view| (&*view.address, view.share, view.in_flight)));
     }
 
     /// The refusals of late.

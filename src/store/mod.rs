@@ -42,6 +42,7 @@ pub mod memory;
 mod moments;
 pub mod notebook;
 mod record;
+pub mod redis;
 mod repeats;
 mod row;
 pub mod spool;

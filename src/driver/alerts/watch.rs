@@ -83,6 +83,7 @@ async fn gather(handle: &Handle, group_age: Duration) -> (Facts, Duration) {
         silent: handle.store_silence(&usage),
         spool: usage.spool,
         config_ok: metrics.config_ok.get() == 1,
+        addresses: handle.addresses(),
     };
     (facts, took.unwrap_or_default())
 }

@@ -43,16 +43,20 @@ use tokio::sync::watch;
 use self::course::Course;
 use self::standing::Standing;
 use super::embedded::{self, Embedded};
+use super::redis::{self, Redis, SHARDS_MAX};
 use super::{
-    Appended, BoxFuture, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention, Settlement,
-    SpoolUsage, Story, Usage,
+    Appended, BoxFuture, Durability, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Retention,
+    Settlement, SpoolUsage, Story, Usage,
 };
 use crate::clock::Clock;
 use crate::event::{Event, EventId, Group, Lane, Mono, Seq, Wall};
 use crate::metrics::Metrics;
 
-/// The seqs of the spool are above this one: those of a last shard that no remote has, still exact in a JSON number (below 2^53).
-const FIRST: u64 = 1_023 << 43;
+/// The seqs of the spool are above this one: those of a shard after the last, still exact in a JSON number (below 2^53).
+const FIRST: u64 = (SHARDS_MAX as u64) << 43;
+
+/// Bytes of the disk that the spool of a store in Redis leaves free.
+const MIN_FREE: u64 = 1 << 30;
 
 /// How the two are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +111,34 @@ pub fn open(settings: embedded::Settings, clock: Arc<dyn Clock>) -> Result<Embed
         ..embedded::Options::default()
     };
     Embedded::open_with(embedded::Settings { retention, ..settings }, clock, options)
+}
+
+/// Puts the spool that `settings` ask for before a store in Redis. Blocks while the spool's log is read again.
+///
+/// # Errors
+///
+/// Those of [`open`].
+pub fn before_redis(
+    redis: &Arc<Redis>,
+    settings: &redis::Settings,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+) -> Result<Arc<Spooled>, Error> {
+    let shard_of = Arc::clone(redis);
+    let part_of: PartOf = Box::new(move |group| shard_of.shard_of(group).0);
+    let local = settings.spool.then(|| {
+        let spool = embedded::Settings {
+            // Beside the node's name and token.
+            path: settings.folder.join("spool"),
+            durability: Durability::Fsync,
+            max_bytes: None,
+            min_free: MIN_FREE,
+            retention: settings.retention,
+        };
+        open(spool, Arc::clone(&clock))
+    });
+    let remote = Arc::clone(redis) as Arc<dyn LaneStore>;
+    Ok(Spooled::new((remote, part_of), local.transpose()?, clock, metrics, Settings::default()))
 }
 
 impl Spooled {
