@@ -17,7 +17,7 @@ DATA ?= ./fairlane-data
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check test run crash sim fairness fuzz contract bench bench-history bench-verify screenshots
+.PHONY: help demo setup check test run crash sim fairness fuzz contract bench bench-engine bench-history bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ fairness: setup ## Repeat every number and picture of docs/fairness.md (release;
 
 fuzz: ## Mutated requests through every scheme and key for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --test fuzz -- --nocapture
+
+bench-engine: ## What the engine alone costs an event at 1 to 1,000,000 active groups, and what groups take in memory (release)
+	$(CARGO) bench --locked --bench engine
 
 bench-history: ## What lists take over a history of millions, and what letting it go costs (HISTORY_EVENTS=)
 	$(CARGO) bench --locked --bench history

@@ -197,7 +197,7 @@ impl Driver {
     /// Takes a submission in, or refuses it where its group has as much as it may: before it is written, so that nothing refused is
     /// ever stored.
     fn admit(&mut self, mut submission: Submission, now: Now) {
-        if self.policies.caps_backlogs() || self.engine.sheds() {
+        if self.policies.caps_backlogs() || self.engine.counts_coming() {
             match self.engine.admit(&submission.event.lane.group, now) {
                 Ok(admitted) => submission.admitted = admitted,
                 Err(excess) => return submission.refuse(excess.into()),
@@ -311,6 +311,7 @@ impl Driver {
             ("dedicated", slots.dedicated),
         ];
         metrics.scheduler(slots, breaker);
+        metrics.outbreak.set(self.engine.in_outbreak().into());
         for NewGroups { source, per_minute, .. } in self.admission.newcomers.all(now) {
             metrics.new_groups_per_minute(&source, per_minute);
         }

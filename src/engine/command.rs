@@ -36,7 +36,7 @@ impl Engine {
     /// Another policy for one group while it is active. The source of policies has to give the same from now on.
     pub fn set_policy(&mut self, group: &Group, policy: Policy, now: Now) {
         let now = self.tick(now);
-        if let Some(gid) = self.names.get(group).copied() {
+        if let Some(gid) = self.gid_of(group) {
             self.apply(gid, policy);
             self.touch_group(gid, now.mono);
         }
@@ -73,7 +73,7 @@ impl Engine {
 
     fn set_paused(&mut self, group: &Group, paused: bool, now: Now) {
         let now = self.tick(now);
-        let Some(gid) = self.names.get(group).copied() else { return };
+        let Some(gid) = self.gid_of(group) else { return };
         if let Some(group) = self.groups.get_mut(gid) {
             group.paused = paused;
         }
@@ -98,7 +98,7 @@ impl Engine {
     /// requests are not.
     pub fn cancel(&mut self, group: &Group, now: Now) -> usize {
         self.tick(now);
-        let Some(gid) = self.names.get(group).copied() else { return 0 };
+        let Some(gid) = self.gid_of(group) else { return 0 };
         let tickets: Vec<_> =
             self.leases.iter().filter(|(_, lease)| lease.gid == gid).map(|(ticket, _)| ticket).collect();
         for ticket in &tickets {
@@ -137,7 +137,7 @@ impl Engine {
             Some(Place::Waiting(at)) => {
                 let Some((lid, ev)) = self.retries.take_waiting(at, seq) else { return false };
                 if let Some(lane) = self.lanes.get_mut(lid) {
-                    lane.rare.waiting -= usize::from(ev.order.is_none());
+                    lane.rare.waiting -= usize::from(ev.order().is_none());
                 }
                 (Stage::Retrying, After::ended(lid, ev))
             }
@@ -157,6 +157,9 @@ impl Engine {
                 }
             }
         };
+        if let After::Ended { member, .. } = &after {
+            self.overflow.waits(*member, false);
+        }
         self.retries.settle(seq);
         self.shift(lid, Some(from), Some(Stage::Settling), 1);
         self.outbox.push(Settle { seq, at: now.wall, verdict: removal.verdict() }, after);
