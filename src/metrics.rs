@@ -7,6 +7,7 @@
 //! UPDATE_EXPECTED=1 cargo test --lib metrics
 //! ```
 
+mod addresses;
 mod ages;
 mod alerts;
 mod groups;
@@ -27,6 +28,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 
 use crate::event::{KeySource, Missing, WaitReason, WaitSplit};
+pub use addresses::{AddressMetrics, AllAddresses};
 use ages::Ages;
 use alerts::AlertMetrics;
 use groups::GroupMetrics;
@@ -141,6 +143,8 @@ pub struct Metrics {
     retries_overdue: Gauge,
     backlog_age: Ages,
     groups_over_age: Gauge,
+    /// The upstream's addresses.
+    pub addresses: AllAddresses,
     /// Alerts.
     pub alerts: AlertMetrics,
     /// Seconds from the start of a batch's write to its durability.
@@ -232,6 +236,7 @@ impl Metrics {
             invariant_violations: names.add("invariant_violations", &[], "Invariants found broken; must stay 0", Counter::default()),
             spans_exported: names.add("spans_exported", &[], "Spans that the collector took (otlp)", Counter::default()),
             spans_dropped: names.add("spans_dropped", &[], "Spans that were dropped, because the collector was away or too slow; events go on", Counter::default()),
+            addresses: AllAddresses::new(&mut names),
             alerts: AlertMetrics::new(&mut names),
             names,
         };

@@ -4,6 +4,8 @@
 
 #![cfg(test)]
 
+#[path = "deliver/addresses.rs"]
+mod addresses;
 #[path = "deliver/connections.rs"]
 mod connections;
 #[path = "deliver/fetch.rs"]

@@ -9,10 +9,15 @@ mod append;
 mod lists;
 #[path = "store/lockstep.rs"]
 mod lockstep;
+#[path = "store/on_redis.rs"]
+mod on_redis;
 #[path = "store/power.rs"]
 mod power;
 #[path = "store/queues.rs"]
 mod queues;
+#[path = "support/redis.rs"]
+#[expect(dead_code, reason = "servers with users, replicas and clusters are for other tests")]
+mod redis_servers;
 #[path = "store/reopening.rs"]
 mod reopening;
 #[path = "store/repeats.rs"]
@@ -124,6 +129,8 @@ contract!(embedded: crate::world::OnDisk);
 contract!(restless: crate::world::Restless);
 // And with nothing left but the log after each crash.
 contract!(forgetful: crate::world::Forgetful);
+// A server of its own for each case; with one shard its seqs are those of any other store.
+contract!(in_redis: crate::on_redis::OnRedis<1>);
 
 /// The walk itself: two in-memory stores cannot differ, but every step of theirs is checked for answers that contradict
 /// one another.
@@ -140,6 +147,11 @@ fn the_embedded_store_lives_as_the_one_in_memory_does() {
 #[test]
 fn the_embedded_store_lives_so_with_many_checkpoints_and_segments_too() {
     lockstep::walk::<world::InMemory, world::Restless>();
+}
+
+#[test]
+fn the_store_in_redis_lives_as_the_one_in_memory_does() {
+    lockstep::walk::<world::InMemory, on_redis::OnRedis<1>>();
 }
 
 #[test]

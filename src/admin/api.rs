@@ -166,41 +166,6 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
     })
 }
 
-#[derive(Serialize, ToSchema)]
-pub(super) struct SourcesView {
-    sources: Vec<SourceView>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct SourceView {
-    name: String,
-    path: String,
-    methods: Vec<String>,
-    verify: String,
-    key: Option<String>,
-    key_signed: bool,
-    accepted: u64,
-    /// Groups that it had never had before, in the last minute; null where the signature covers the key, or none came.
-    new_groups_per_minute: Option<u32>,
-}
-
-/// The sources that are served.
-#[utoipa::path(get, path = "/api/v1/sources", tag = "node", responses((status = 200, description = "In the order of the configuration", body = SourcesView)))]
-pub(super) async fn sources(State(admin): Shared) -> Result<Json<SourcesView>, Problem> {
-    let new_groups = admin.handle.new_groups().await?;
-    let view = |source: &driver::SourceInfo| SourceView {
-        name: source.name.to_string(),
-        path: source.path.clone(),
-        methods: source.methods.clone(),
-        verify: source.verify.clone(),
-        key: source.key.clone(),
-        key_signed: source.key_signed,
-        accepted: admin.handle.metrics().accepted_of(&source.name),
-        new_groups_per_minute: new_groups.iter().find(|new| new.source == source.name).map(|new| new.per_minute),
-    };
-    Ok(Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() }))
-}
-
 /// The parameters of `/events`.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]

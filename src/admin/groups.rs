@@ -286,24 +286,88 @@ pub(super) async fn change(admin: &Admin, who: Who, group: &Group, patch: GroupP
     Ok(())
 }
 
-/// Takes the changes of a group back.
-#[utoipa::path(delete, path = "/api/v1/group", tag = "groups", params(GroupQuery), responses((status = 200, description = "The group as the file says", body = GroupJson)))]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RestoreQuery {
+    /// The group, in the written form.
+    #[param(pattern = r"^([A-Za-z0-9._:@-]+|~[a-z0-9-]+)$", max_length = 769, example = "quiet-store.myshopify.com")]
+    name: String,
+    /// Only these parts of what was changed, several with commas; all when left out.
+    #[param(pattern = "^(paused|weight|concurrency|rate|backlog)(,(paused|weight|concurrency|rate|backlog))*$")]
+    only: Option<String>,
+}
+
+/// Takes the changes of a group back, or only some parts of them.
+#[utoipa::path(delete, path = "/api/v1/group", tag = "groups", params(RestoreQuery), responses((status = 200, description = "The group as it is treated now", body = GroupJson)))]
 pub(super) async fn restore(
     State(admin): Shared,
     who: Who,
-    query: Result<Query<GroupQuery>, QueryRejection>,
+    query: Result<Query<RestoreQuery>, QueryRejection>,
 ) -> Result<Json<GroupJson>, Problem> {
-    let group = GroupQuery::group(query)?;
-    take_back(&admin, who, &group).await?;
+    let Query(RestoreQuery { name, only }) = query.map_err(|rejection| unreadable(&rejection))?;
+    let group = name::group("name", &name)?;
+    take_back(&admin, who, &group, only.as_deref()).await?;
     shown(&admin, group).await.map(Json)
 }
 
 /// The same, without the answer.
-pub(super) async fn take_back(admin: &Admin, who: Who, group: &Group) -> Result<(), Problem> {
-    if admin.handle.take_back(group.clone()).await?.map_err(Problem::Store)? {
-        admin.audit(who, group.as_str(), "changes taken back");
+pub(super) async fn take_back(admin: &Admin, who: Who, group: &Group, only: Option<&str>) -> Result<(), Problem> {
+    let parts = only.map(parts).transpose()?;
+    if admin.handle.take_back(group.clone(), parts).await?.map_err(Problem::Store)? {
+        admin.audit(who, group.as_str(), &taken_back(only));
     }
     Ok(())
+}
+
+/// Parts of a change by their names, with commas between them.
+///
+/// # Errors
+/// There is no such part; which there are.
+pub(super) fn parts<C: InParts>(only: &str) -> Result<C, Problem> {
+    only.split(',').map(str::trim).try_fold(C::default(), |sum, name| {
+        let part = C::part(name).ok_or_else(|| {
+            Problem::Parameter(format!("only: expected one of {}, found {name:?}", C::PARTS.join(", ")))
+        })?;
+        Ok(part.over(sum))
+    })
+}
+
+/// What the list of changes says.
+pub(super) fn taken_back(only: Option<&str>) -> String {
+    only.map_or_else(|| "changes taken back".to_owned(), |only| format!("changes taken back: {only}"))
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Closed {
+    /// Whether its breaker was open, or a `Retry-After` held it.
+    closed: bool,
+}
+
+impl Closed {
+    pub(super) fn of(closed: bool) -> Json<Self> {
+        Json(Self { closed })
+    }
+}
+
+/// Closes the group's breaker, and ends a `Retry-After` that holds it.
+#[utoipa::path(post, path = "/api/v1/group/close-breaker", tag = "groups", params(GroupQuery), responses((status = 200, description = "Whether anything held it", body = Closed)))]
+pub(super) async fn close_breaker(
+    State(admin): Shared,
+    who: Who,
+    query: Result<Query<GroupQuery>, QueryRejection>,
+) -> Result<Json<Closed>, Problem> {
+    let group = GroupQuery::group(query)?;
+    Ok(Closed::of(close(&admin, who, &group).await?))
+}
+
+/// The same, without the answer.
+pub(super) async fn close(admin: &Admin, who: Who, group: &Group) -> Result<bool, Problem> {
+    let closed = admin.handle.close_breaker(Some(group.clone())).await?;
+    if closed {
+        admin.audit(who, group.as_str(), "breaker closed by hand");
+    }
+    Ok(closed)
 }
 
 #[derive(Serialize, ToSchema)]

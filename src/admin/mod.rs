@@ -21,6 +21,7 @@ mod release;
 mod removal;
 mod replays;
 mod routes;
+mod sources;
 pub mod tenant;
 mod unseen;
 mod upstream;
@@ -41,7 +42,7 @@ use parking_lot::RwLock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::driver::Handle;
+use crate::driver::{Handle, Notebook};
 use crate::event::Secret;
 use audit::Audit;
 use connections::{GivesWay, Places};
@@ -105,12 +106,12 @@ pub struct Access {
 }
 
 impl Admin {
-    /// An admin side over `handle`. `refresh` is called before metrics are read.
+    /// An admin side over `handle`. `notebook` is for the list of changes; `refresh` is called before metrics are read.
     #[must_use]
     pub fn new(
         access: Access,
         durability: &'static str,
-        handle: Handle,
+        (handle, notebook): (Handle, Notebook),
         tenants: Option<Arc<Tenants>>,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
@@ -118,7 +119,7 @@ impl Admin {
             handle,
             access: RwLock::new(Arc::new(access)),
             dashboard: Dashboard::default(),
-            audit: Audit::default(),
+            audit: Audit::open(notebook),
             configuration: RwLock::default(),
             tenants,
             durability,

@@ -27,6 +27,8 @@ pub(super) enum Problem {
     ContentType,
     /// Nothing is here.
     Unknown(String),
+    /// No source has this name; in words.
+    NoSource(String),
     /// There is, but not for this method.
     Method,
     /// As many pages are watched live as may be.
@@ -115,6 +117,9 @@ impl Problem {
                 format!("there is nothing at {path:?}"),
                 "the API begins at /api/v1/status; see the reference in docs/api.md",
             ),
+            Self::NoSource(what) => {
+                (StatusCode::NOT_FOUND, what, "fairlane sources, and the page of sources, list them all")
+            }
             Self::Method => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is not something that method does here".to_owned(),

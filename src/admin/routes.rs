@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 use utoipa::OpenApi;
 
-use super::{Admin, alerts, api, audit, export, groups, openapi, release, removal, replays, upstream};
+use super::{Admin, alerts, api, audit, export, groups, openapi, release, removal, replays, sources, upstream};
 
 macro_rules! calls {
     ($($method:ident $path:literal => $module:ident :: $handler:ident;)*) => {
@@ -36,7 +36,8 @@ calls! {
     get "/metrics" => api::metrics;
     get "/api/v1/openapi.json" => openapi::document;
     get "/api/v1/status" => api::status;
-    get "/api/v1/sources" => api::sources;
+    get "/api/v1/sources" => sources::list;
+    patch "/api/v1/source" => sources::patch;
     get "/api/v1/events" => api::events;
     get "/api/v1/events/export" => export::events;
     get "/api/v1/events/{id}" => api::event;
@@ -52,6 +53,7 @@ calls! {
     patch "/api/v1/group" => groups::patch;
     delete "/api/v1/group" => groups::restore;
     post "/api/v1/group/cancel" => groups::cancel;
+    post "/api/v1/group/close-breaker" => groups::close_breaker;
     post "/api/v1/group/link" => groups::link;
     post "/api/v1/group/divert" => removal::divert_all;
     post "/api/v1/group/discard" => removal::discard_all;
@@ -62,6 +64,7 @@ calls! {
     get "/api/v1/upstream" => upstream::show;
     patch "/api/v1/upstream" => upstream::patch;
     delete "/api/v1/upstream" => upstream::restore;
+    post "/api/v1/upstream/close-breaker" => upstream::close_breaker;
     get "/api/v1/replays" => replays::list;
     post "/api/v1/replays" => replays::create;
     get "/api/v1/replays/{id}" => replays::one;

@@ -44,7 +44,7 @@ async fn known(admin: &Admin) -> Result<BTreeSet<Group>, Problem> {
 }
 
 /// The name that was probably meant: the same but for case, or with a few other letters.
-fn nearest<'n>(written: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(super) fn nearest<'n>(written: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let lower = written.to_lowercase();
     let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&lower, &name.to_lowercase());
     let best = known.map(|name| (likeness(name), name)).max_by(|a, b| a.0.total_cmp(&b.0));

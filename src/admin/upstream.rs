@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::api::rfc3339;
+use super::api::{rfc3339, unreadable};
 use super::audit::Who;
 use super::expiry::expiry;
-use super::groups::{Ends, ends, json, ms, rate, told, written};
+use super::groups::{Closed, Ends, ends, json, ms, parts, rate, taken_back, told, written};
 use super::problem::Problem;
-use crate::driver::{BreakerState, Expiry, Live, Rate, UpstreamChange};
+use crate::driver::{AddressState, AddressView, BreakerState, Expiry, Live, Rate, UpstreamChange};
 use crate::event::{Mono, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -42,8 +42,49 @@ pub(super) struct UpstreamView {
     outbreak: bool,
     attempt_median_ms: Option<f64>,
     active_groups: usize,
+    /// The ways to it. Where every one is left out, all are used.
+    addresses: Vec<AddressJson>,
     /// What people changed; null: all is as the file says.
     change: Option<ChangeJson>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct AddressJson {
+    address: String,
+    weight: u32,
+    /// used, slow_start, ejected, unwell
+    state: &'static str,
+    /// How much of its weight counts now, 0 to 1.
+    share: f64,
+    in_flight: u32,
+    /// In a row.
+    failures: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_again_in_s: Option<f64>,
+    /// What its checks come to: `well`, or words; null: it is not asked.
+    check: Option<String>,
+    /// Null: none since the start, or it is the only address.
+    last_failure: Option<FailureJson>,
+}
+
+impl AddressJson {
+    fn of(view: AddressView) -> Self {
+        let used_again_in_s = match view.state {
+            AddressState::Ejected(left) => Some(left.as_secs_f64()),
+            _ => None,
+        };
+        Self {
+            state: view.state.as_str(),
+            used_again_in_s,
+            address: view.address.to_string(),
+            weight: view.weight,
+            share: (view.share * 100.0).round() / 100.0,
+            in_flight: view.in_flight,
+            failures: view.failures,
+            check: view.check.map(|check| check.map_or_else(String::from, |()| "well".to_owned())),
+            last_failure: view.last_failure.map(|(at, error)| FailureJson { at: rfc3339(at), error }),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -132,6 +173,7 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
         outbreak: info.outbreak,
         attempt_median_ms: info.median.map(ms),
         active_groups: info.active_groups,
+        addresses: admin.handle.addresses().into_iter().map(AddressJson::of).collect(),
         change: (!info.live.is_empty()).then(|| ChangeJson::of(&info.live)),
     }))
 }
@@ -193,19 +235,49 @@ pub(super) async fn change(admin: &Admin, who: Who, patch: UpstreamPatch) -> Res
     Ok(())
 }
 
-/// Takes the changes of the upstream back.
-#[utoipa::path(delete, path = "/api/v1/upstream", tag = "upstream", responses((status = 200, description = "How it stands now", body = UpstreamView)))]
-pub(super) async fn restore(State(admin): Shared, who: Who) -> Result<Json<UpstreamView>, Problem> {
-    take_back(&admin, who).await?;
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RestoreQuery {
+    /// Only these parts of what was changed, several with commas; all when left out.
+    #[param(pattern = "^(paused|concurrency|rate)(,(paused|concurrency|rate))*$")]
+    only: Option<String>,
+}
+
+/// Takes the changes of the upstream back, or only some parts of them.
+#[utoipa::path(delete, path = "/api/v1/upstream", tag = "upstream", params(RestoreQuery), responses((status = 200, description = "How it stands now", body = UpstreamView)))]
+pub(super) async fn restore(
+    State(admin): Shared,
+    who: Who,
+    query: Result<Query<RestoreQuery>, QueryRejection>,
+) -> Result<Json<UpstreamView>, Problem> {
+    let Query(RestoreQuery { only }) = query.map_err(|rejection| unreadable(&rejection))?;
+    take_back(&admin, who, only.as_deref()).await?;
     show(State(admin)).await
 }
 
 /// The same, without the answer.
-pub(super) async fn take_back(admin: &Admin, who: Who) -> Result<(), Problem> {
-    if admin.handle.take_back_upstream().await?.map_err(Problem::Store)? {
-        admin.audit(who, THE_UPSTREAM, "changes taken back");
+pub(super) async fn take_back(admin: &Admin, who: Who, only: Option<&str>) -> Result<(), Problem> {
+    let parts = only.map(parts).transpose()?;
+    if admin.handle.take_back_upstream(parts).await?.map_err(Problem::Store)? {
+        admin.audit(who, THE_UPSTREAM, &taken_back(only));
     }
     Ok(())
+}
+
+/// Closes the upstream's breaker, and ends a `Retry-After` that holds everybody.
+#[utoipa::path(post, path = "/api/v1/upstream/close-breaker", tag = "upstream", responses((status = 200, description = "Whether anything held it", body = Closed)))]
+pub(super) async fn close_breaker(State(admin): Shared, who: Who) -> Result<Json<Closed>, Problem> {
+    Ok(Closed::of(close(&admin, who).await?))
+}
+
+/// The same, without the answer.
+pub(super) async fn close(admin: &Admin, who: Who) -> Result<bool, Problem> {
+    let closed = admin.handle.close_breaker(None).await?;
+    if closed {
+        admin.audit(who, THE_UPSTREAM, "breaker closed by hand");
+    }
+    Ok(closed)
 }
 
 #[cfg(test)]

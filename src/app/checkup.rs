@@ -40,14 +40,10 @@ const FAR_S: i64 = 4_102_444_800;
 pub fn checkup(config: &Config) -> Vec<Finding> {
     let data = &config.store.path;
     let there = existing(data);
-    vec![
-        files(config),
-        folder(data, &there),
-        file_system(config, &there),
-        disk(config, &there),
-        clock(config),
-        upstream(config),
-    ]
+    vec![files(config), folder(data, &there), file_system(config, &there), disk(config, &there), clock(config)]
+        .into_iter()
+        .chain(config.upstream.addresses.iter().map(|address| upstream(&address.url)))
+        .collect()
 }
 
 fn finding(what: &'static str, standing: Standing, text: impl Into<String>) -> Finding {
@@ -74,8 +70,7 @@ fn files(config: &Config) -> Finding {
 }
 
 /// Only a connection is tried, as `fairlane run` does at its start.
-fn upstream(config: &Config) -> Finding {
-    let url = &config.upstream.url;
+fn upstream(url: &http::Uri) -> Finding {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return finding("upstream", Standing::Bad, format!("{url} cannot be tried: {error}")),

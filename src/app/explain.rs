@@ -38,10 +38,12 @@ pub struct Treatment {
 pub fn explain<'c>(config: &'c Config, parts: Parts, body: &Bytes, via: Via, now: Wall) -> Explanation<'c> {
     let examined = crate::listen::examine(&config.listen, &config.sources, parts, body, via, now);
     let treatment = examined.grouped.as_ref().map(|claimed| treatment(config, &claimed.lane.group));
-    let base = config.upstream.url.to_string();
     let path = |target: &str| target.split('?').next().unwrap_or_default().to_owned();
-    let forwarded_to =
-        examined.forward.as_deref().map(|target| format!("{}{}", base.trim_end_matches('/'), path(target)));
+    let forwarded_to = examined.forward.as_deref().map(|target| {
+        let bases = config.upstream.addresses.iter().map(|address| address.url.to_string());
+        let whole: Vec<_> = bases.map(|base| format!("{}{}", base.trim_end_matches('/'), path(target))).collect();
+        whole.join(" or ")
+    });
     Explanation { examined, treatment, forwarded_to }
 }
 

@@ -9,8 +9,8 @@ use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 use crate::config::{self, LogFormat};
 
 /// Libraries below us that say too much at our level: an ERROR for every port scanner's TLS handshake, a WARN for every client that
-/// resets its streams, and each journal's life.
-const QUIET: &str = "pingora_core::services::listening=off,fjall=warn,lsm_tree=warn,hyper=warn,h2=error,rustls=warn";
+/// resets its streams, each journal's life, and once more what we say of the upstream's addresses ourselves.
+const QUIET: &str = "pingora_core::services::listening=off,pingora_load_balancing=error,fjall=warn,lsm_tree=warn,hyper=warn,h2=error,rustls=warn";
 
 /// The log of this process.
 pub(super) struct Log {

@@ -29,7 +29,7 @@ use crate::admin::tenant::{self, Tenants};
 use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
-use crate::deliver::{Client, Deliver, Fetcher, Poster, Unfetched};
+use crate::deliver::{Client, Fetcher, Poster, Unfetched};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
@@ -239,12 +239,13 @@ impl Running {
         let durability = config.store.durability.as_str();
         let metrics = Arc::new(Metrics::new(durability));
         let store: Arc<dyn LaneStore> = Arc::new(store);
-        let deliver = deliverer(&config, &clock, &metrics)?;
+        let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
+        let client = client.context("the upstream cannot be delivered to")?;
         let (mut driver, handle) = driver::new(driver::Parts {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
             metrics,
-            deliver,
+            deliver: client.clone().deliver(),
             settings: config.engine(),
             policies: config.policies(),
             notebook: Notebook::at(path.join("overrides.json")),
@@ -253,6 +254,7 @@ impl Running {
         .map_err(anyhow::Error::msg)?;
         runtime.block_on(driver.recover()).context("the backlog cannot be taken up")?;
         handle.set_sources(reload::infos(&config));
+        handle.set_addresses(client.addresses());
         handle.alerts().replace(config.alerts.clone());
         let front = Arc::new(Front::new(
             config.listen.clone(),
@@ -263,10 +265,14 @@ impl Running {
             rand::random(),
         ));
         let access = access(&config, &token);
-        let shown = Arc::clone(&front);
+        let (shown, addressed) = (Arc::clone(&front), handle.clone());
         let tenants = tenants(&config, tenant_listener.as_ref(), &handle)?;
-        let refresh = Box::new(move || shown.show_sizes());
-        let admin = Admin::new(access, durability, handle.clone(), tenants.clone(), refresh);
+        let refresh = Box::new(move || {
+            shown.show_sizes();
+            addressed.show_addresses();
+        });
+        let told = (handle.clone(), Notebook::at(path.join("audit.json")));
+        let admin = Admin::new(access, durability, told, tenants.clone(), refresh);
         admin.show_configuration(configuration(&config));
 
         // Until here nothing was accepted, and a signal may end us at once.
@@ -276,7 +282,7 @@ impl Running {
         let mut driver_task = JoinSet::new();
         driver_task.spawn(driver.run());
         let mut probe = JoinSet::new();
-        probe.spawn(place::say_if_down(config.upstream.url.clone()));
+        probe.spawn(place::say_if_down(config.upstream.addresses.iter().map(|address| address.url.clone()).collect()));
         let mut alerts = JoinSet::new();
         alerts.spawn(driver::alerts::watch(handle.clone(), Poster::new().post()));
         let mut admin_task = JoinSet::new();
@@ -286,7 +292,7 @@ impl Running {
         }
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
         let otlp = Otlp::start(handle.clone(), config.otlp.as_deref())?;
-        let state = reload::State { options, config, seen, descriptors, token, otlp };
+        let state = reload::State { options, config, seen, descriptors, token, otlp, client };
         let reloader = Reloader::new(state, log, front, (admin, tenants), handle.clone(), certificates);
         Ok(Self {
             serving,
@@ -366,12 +372,6 @@ async fn drain(
     store.close().await.context("the store was not closed in order; it recovers at the next start")?;
     tracing::info!("ended");
     Ok(())
-}
-
-/// The way to the upstream.
-fn deliverer(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> anyhow::Result<Deliver> {
-    let client = Client::new(config.deliver(), Arc::clone(clock), Arc::clone(metrics));
-    Ok(client.context("the upstream cannot be delivered to")?.deliver())
 }
 
 /// The way to providers' keys.

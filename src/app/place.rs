@@ -100,14 +100,26 @@ pub(super) async fn why_down(upstream: &Uri) -> Option<String> {
     }
 }
 
-/// Says once in the log that nothing listens at the upstream, and what that means.
-pub(super) async fn say_if_down(upstream: Uri) {
-    let Some(why) = why_down(&upstream).await else { return };
-    tracing::warn!(
-        %upstream,
-        why,
-        "the upstream does not answer: events are accepted and wait, none is lost; they are delivered when it is there (upstream.url)"
-    );
+/// Says once in the log at which of the upstream's addresses nothing listens, and what that means.
+pub(super) async fn say_if_down(addresses: Vec<Uri>) {
+    let answers = futures_util::future::join_all(addresses.iter().map(why_down)).await;
+    let down: Vec<_> =
+        addresses.iter().zip(&answers).filter_map(|(address, why)| Some((address, why.as_ref()?))).collect();
+    for (upstream, why) in &down {
+        if down.len() == addresses.len() {
+            tracing::warn!(
+                %upstream,
+                why,
+                "the upstream does not answer: events are accepted and wait, none is lost; they are delivered when it is there (upstream.url)"
+            );
+        } else {
+            tracing::warn!(
+                %upstream,
+                why,
+                "an address of the upstream does not answer: the others take its share until it does (upstream.urls)"
+            );
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::files::{Seen, read_again, watched};
 use super::log::Log;
 use super::otlp::Otlp;
-use super::{Options, access, deliverer, descriptors};
+use super::{Options, access, descriptors};
 use crate::admin::Admin;
 use crate::admin::tenant::Tenants;
 use crate::config::{Config, Problem};
+use crate::deliver::Client;
 use crate::driver::{Handle, Query, SourceInfo, Status};
 use crate::event::Secret;
 use crate::listen::{Certificates, Front, Order, Sender, Source};
@@ -34,6 +37,9 @@ pub(super) struct Reloader {
     complaint: Option<String>,
     token: Secret,
     otlp: Otlp,
+    client: Client,
+    /// Asks the upstream's addresses how they are; ends when this is dropped.
+    watch: JoinSet<()>,
 }
 
 /// What a run began with.
@@ -46,6 +52,7 @@ pub(super) struct State {
     pub(super) descriptors: Option<usize>,
     pub(super) token: Secret,
     pub(super) otlp: Otlp,
+    pub(super) client: Client,
 }
 
 impl Reloader {
@@ -57,7 +64,9 @@ impl Reloader {
         handle: Handle,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
-        let State { options, config, seen, descriptors, token, otlp } = state;
+        let State { options, config, seen, descriptors, token, otlp, client } = state;
+        let mut watch = JoinSet::new();
+        watch.spawn(client.watch());
         Self {
             options,
             config,
@@ -73,6 +82,8 @@ impl Reloader {
             complaint: None,
             token,
             otlp,
+            client,
+            watch,
         }
     }
 
@@ -118,17 +129,21 @@ impl Reloader {
         if let Some(lowered) = descriptors::fit(&mut new, self.descriptors) {
             tracing::warn!("{lowered}");
         }
-        let changes = crate::config::reload(&self.config, &new)
+        let mut changes = crate::config::reload(&self.config, &new)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         self.guard_backlogs(&new).await?;
         if let (Some(certificates), Some(files)) = (&self.certificates, &new.listen.tls) {
             certificates.replace(files).map_err(|error| vec![error])?;
         }
-        let deliver =
-            deliverer(&new, self.handle.clock(), self.handle.metrics()).map_err(|error| vec![format!("{error:#}")])?;
+        if self.config.upstream.tls != new.upstream.tls && !changes.iter().any(|line| line.starts_with("upstream.tls"))
+        {
+            changes.push("upstream.tls: the files have changed; new connections use what they hold now".to_owned());
+        }
+        let client = self.client.successor(new.deliver()).map_err(|error| vec![error.to_string()])?;
         let collector = self.otlp.other(new.otlp.as_deref()).map_err(|error| vec![format!("{error:#}")])?;
-        let reloaded = self.handle.reload(new.engine(), new.policies(), deliver).await;
+        let reloaded = self.handle.reload(new.engine(), new.policies(), client.clone().deliver()).await;
         reloaded.map_err(|error| vec![error.to_string()])?;
+        self.follow(client);
         self.handle.set_sources(infos(&new));
         self.handle.alerts().replace(new.alerts.clone());
         self.front.replace(new.listen.clone(), new.sources.clone());
@@ -141,6 +156,14 @@ impl Reloader {
         self.otlp.replace(new.otlp.as_deref(), collector);
         self.config = new;
         Ok(changes)
+    }
+
+    /// Has another client, and its addresses watched in place of the old one's.
+    fn follow(&mut self, client: Client) {
+        self.watch.abort_all();
+        self.watch.spawn(client.watch());
+        self.handle.set_addresses(client.addresses());
+        self.client = client;
     }
 
     /// Refuses what would leave queued events without their source, or out of their order.

@@ -1,13 +1,13 @@
-//! Commands about groups, the upstream and the sources of a running gateway.
+//! Commands about groups and the upstream of a running gateway.
 
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::changed::changed as in_words;
+use super::changed::{changed as in_words, in_force};
 use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
 use super::standing::{self, Slots};
-use super::table::{Column, cell, lines, table};
+use super::table::{Column, cell, escaped, lines, table};
 use super::{USAGE, complain, removal};
 
 /// `fairlane groups …`.
@@ -38,9 +38,18 @@ enum GroupAction {
         after_help = "Example: fairlane groups set plus-a.myshopify.com --weight 4 --concurrency 32 --rate 100/s"
     )]
     Set(Set),
-    /// Take all changes of this group back
-    #[command(after_help = "Example: fairlane groups restore noisy.myshopify.com")]
-    Restore(One),
+    /// All changes that are in force, of every group, and when each part of them ends
+    #[command(after_help = "Example: fairlane groups overrides")]
+    Overrides,
+    /// Take all changes of this group back, or some
+    #[command(
+        visible_alias = "reset",
+        after_help = "Examples: fairlane groups restore noisy.myshopify.com\n          fairlane groups restore noisy.myshopify.com --only rate"
+    )]
+    Restore(Restored),
+    /// Close its breaker, and end a Retry-After that holds it: its attempts go on at once
+    #[command(after_help = "Example: fairlane groups close-breaker mended.myshopify.com")]
+    CloseBreaker(One),
     /// End its attempts in flight; their events are retried
     #[command(after_help = "Example: fairlane groups cancel hung.myshopify.com")]
     Cancel(One),
@@ -70,12 +79,34 @@ struct One {
 }
 
 #[derive(Debug, Args)]
+struct Restored {
+    #[command(flatten)]
+    one: One,
+    #[command(flatten)]
+    only: Only,
+}
+
+#[derive(Debug, Args)]
+struct Only {
+    /// Only these parts, several with commas: paused, concurrency, rate; of a group weight and backlog, too
+    #[arg(long, value_name = "PARTS")]
+    only: Option<String>,
+}
+
+impl Only {
+    /// As a parameter; `first`: with what it is put to the path.
+    fn parameter(&self, first: char) -> String {
+        self.only.as_ref().map_or_else(String::new, |only| format!("{first}only={}", encoded(only)))
+    }
+}
+
+#[derive(Debug, Args)]
 struct Timed {
     #[command(flatten)]
     one: One,
     /// For how long what is named here holds: a time, a span such as 2h, or never; a day when left out. Earlier changes of other things keep
     /// their ends
-    #[arg(long)]
+    #[arg(long, visible_alias = "for")]
     expires: Option<String>,
 }
 
@@ -127,16 +158,22 @@ enum UpstreamAction {
     /// Change slots or rate, on queued events too
     #[command(after_help = "Example: fairlane upstream set --concurrency 16 --rate 500/s --expires 2h")]
     Set(SetUpstream),
-    /// Take all changes back
-    #[command(after_help = "Example: fairlane upstream restore")]
-    Restore,
+    /// Take all changes back, or some
+    #[command(
+        visible_alias = "reset",
+        after_help = "Examples: fairlane upstream restore\n          fairlane upstream restore --only rate"
+    )]
+    Restore(Only),
+    /// Close its breaker, and end a Retry-After that holds everybody: attempts go on, few at first
+    #[command(after_help = "Example: fairlane upstream close-breaker")]
+    CloseBreaker,
 }
 
 #[derive(Debug, Args)]
 struct Whole {
     /// For how long what is named here holds: a time, a span such as 2h, or never; a day when left out. Earlier changes of other things keep
     /// their ends
-    #[arg(long)]
+    #[arg(long, visible_alias = "for")]
     expires: Option<String>,
 }
 
@@ -151,13 +188,6 @@ struct SetUpstream {
     /// Attempts a time, e.g. 500/s
     #[arg(long)]
     rate: Option<String>,
-}
-
-/// `fairlane sources`.
-#[derive(Debug, Args)]
-pub(super) struct Sources {
-    #[command(flatten)]
-    remote: Remote,
 }
 
 pub(super) fn groups(groups: &Groups) -> u8 {
@@ -186,7 +216,15 @@ pub(super) fn groups(groups: &Groups) -> u8 {
             change.extend(set.backlog.map(|events| ("backlog".to_owned(), json!(events))));
             changed(&set.timed, Value::Object(change))
         }
-        GroupAction::Restore(one) => shown(remote, Method::DELETE, &path(one), Some(json!({})), in_words),
+        GroupAction::Overrides => shown(remote, Method::GET, "/api/v1/overrides", None, overrides),
+        GroupAction::Restore(Restored { one, only }) => {
+            let path = path(one) + &only.parameter('&');
+            shown(remote, Method::DELETE, &path, Some(json!({})), in_words)
+        }
+        GroupAction::CloseBreaker(one) => {
+            let path = format!("/api/v1/group/close-breaker?name={}", encoded(&one.group));
+            shown(remote, Method::POST, &path, Some(json!({})), |answer| closed(&one.group, answer))
+        }
         GroupAction::Cancel(one) => {
             let path = format!("/api/v1/group/cancel?name={}", encoded(&one.group));
             shown(remote, Method::POST, &path, Some(json!({})), lines)
@@ -205,6 +243,18 @@ pub(super) fn groups(groups: &Groups) -> u8 {
     }
 }
 
+/// Every change in force, each part with its end.
+fn overrides(answer: &Value) -> String {
+    let mut answer = answer.clone();
+    for change in answer.get_mut("overrides").and_then(Value::as_array_mut).into_iter().flatten() {
+        let what = change.as_object().map(in_force);
+        if let (Some(change), Some(what)) = (change.as_object_mut(), what) {
+            change.insert("what".to_owned(), json!(what));
+        }
+    }
+    table(&answer, "overrides", &OVERRIDE_COLUMNS)
+}
+
 fn listed(remote: &Remote, answer: &Value) -> String {
     let mut answer = answer.clone();
     if let Some(groups) = answer.get_mut("groups").and_then(Value::as_array_mut) {
@@ -212,6 +262,14 @@ fn listed(remote: &Remote, answer: &Value) -> String {
         groups.iter_mut().for_each(|group| standing::put_in_words(group, slots));
     }
     table(&answer, "groups", &GROUP_COLUMNS)
+}
+
+/// What became of a breaker that somebody closes.
+fn closed(whose: &str, answer: &Value) -> String {
+    match answer.get("closed").and_then(Value::as_bool) {
+        Some(true) => format!("the breaker of {} is closed; what fails again opens it again\n", escaped(whose)),
+        _ => format!("nothing held {} back: no breaker of it is open, and no Retry-After runs\n", escaped(whose)),
+    }
 }
 
 /// The upstream's slots; without them the list says less, and is a list all the same.
@@ -244,12 +302,15 @@ pub(super) fn upstream(upstream: &Upstream) -> u8 {
             change.extend(rate.as_ref().map(|rate| ("rate".to_owned(), json!(rate))));
             patched(whole, Value::Object(change))
         }
-        Some(UpstreamAction::Restore) => shown(remote, Method::DELETE, UPSTREAM, Some(json!({})), in_words),
+        Some(UpstreamAction::Restore(only)) => {
+            let path = format!("{UPSTREAM}{}", only.parameter('?'));
+            shown(remote, Method::DELETE, &path, Some(json!({})), in_words)
+        }
+        Some(UpstreamAction::CloseBreaker) => {
+            let path = format!("{UPSTREAM}/close-breaker");
+            shown(remote, Method::POST, &path, Some(json!({})), |answer| closed("the upstream", answer))
+        }
     }
-}
-
-pub(super) fn sources(sources: &Sources) -> u8 {
-    shown(&sources.remote, Method::GET, "/api/v1/sources", None, |answer| table(answer, "sources", &SOURCE_COLUMNS))
 }
 
 const GROUP_COLUMNS: [Column; 11] = [
@@ -266,10 +327,4 @@ const GROUP_COLUMNS: [Column; 11] = [
     ("WHY", "reason", false),
 ];
 
-const SOURCE_COLUMNS: [Column; 5] = [
-    ("SOURCE", "name", false),
-    ("PATH", "path", false),
-    ("VERIFY", "verify", false),
-    ("ACCEPTED", "accepted", true),
-    ("KEY", "key", false),
-];
+const OVERRIDE_COLUMNS: [Column; 2] = [("GROUP", "group", false), ("WHAT A PERSON SAID", "what", false)];

@@ -19,7 +19,7 @@ pub(super) fn changed(answer: &Value) -> String {
 }
 
 /// Each part of the changes that hold, and until when: `paused until …; at weight 4.00 until it is restored`.
-fn in_force(change: &Map<String, Value>) -> String {
+pub(super) fn in_force(change: &Map<String, Value>) -> String {
     let ends = change.get("ends").and_then(Value::as_object).into_iter().flatten();
     let part = |(name, end): (&String, &Value)| {
         let value = change.get(name);

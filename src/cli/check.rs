@@ -108,7 +108,9 @@ fn write_config(config: &Config, file: &str, out: &mut dyn Write) -> io::Result<
     }
     let sources = counted(config.sources.len(), "source");
     let (slots, cap) = (config.upstream.concurrency, config.groups.defaults.concurrency);
-    writeln!(out, "\n# {file}: {sources}, delivered to {} by {slots} slots, {cap} for one group", config.upstream.url)?;
+    let addresses: Vec<_> = config.upstream.addresses.iter().map(|address| address.url.to_string()).collect();
+    let addresses = addresses.join(", ");
+    writeln!(out, "\n# {file}: {sources}, delivered to {addresses} by {slots} slots, {cap} for one group")?;
     write_notes(config, "# ", out)
 }
 

@@ -27,6 +27,7 @@ pub mod secret;
 mod selection;
 mod send;
 mod simulate;
+mod sources;
 mod standing;
 mod table;
 mod top;
@@ -143,9 +144,11 @@ enum Command {
         after_help = "Examples: fairlane replay --group quiet-store.myshopify.com --since 2026-01-31T08:00:00Z --plan\n          fairlane replay --source shopify --status dead --yes\n          fairlane replay list"
     )]
     Replay(replay::Replay),
-    /// Sources, and how many events each has accepted
-    #[command(after_help = "Example: fairlane sources")]
-    Sources(api::Sources),
+    /// Sources: how each stands and what waits of it; pause one, let one run dry
+    #[command(
+        after_help = "Examples: fairlane sources\n          fairlane sources pause /webhooks/shopify --for 2h\n          fairlane sources drain /webhooks/shopify"
+    )]
+    Sources(sources::Sources),
     /// Refused requests, newest first, and which part of each did not fit
     #[command(after_help = "Example: fairlane rejections --source shopify --limit 5")]
     Rejections(rejections::Rejections),
@@ -216,7 +219,7 @@ pub fn main() -> ExitCode {
         Command::Dead(arguments) => replay::dead(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Completions { shell } => completions::run(shell),
-        Command::Sources(sources) => api::sources(&sources),
+        Command::Sources(sources) => sources::run(&sources),
         Command::Rejections(rejections) => rejections::run(&rejections),
         Command::Alerts(alerts) => alerts::run(&alerts),
         Command::Demo(arguments) => demo::run(&arguments),

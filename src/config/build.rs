@@ -104,6 +104,7 @@ impl Builder<'_, '_> {
 
     /// The receiver.
     pub(super) fn upstream(&mut self, upstream: &Slot) -> Upstream {
+        let reached = self.reached(upstream);
         let (breaker, retry) = (upstream.at("breaker"), upstream.at("retry"));
         let concurrency: u32 = upstream.at("concurrency").get();
         self.ordered(breaker.at("upstream"), "upstream.breaker.upstream", ["open", "open_max"]);
@@ -114,7 +115,11 @@ impl Builder<'_, '_> {
             .members()
             .filter_map(|(name, value)| Some((name.parse::<HeaderName>().ok()?, sensitive(&value.maybe()?)?)));
         Upstream {
-            url: parsed(upstream.at("url")),
+            addresses: reached.addresses,
+            sticky: reached.sticky,
+            health: reached.health,
+            ejection: reached.ejection,
+            tls: reached.tls,
             concurrency,
             rate: upstream.at("rate").maybe(),
             timeout: upstream.at("timeout").get(),
@@ -160,7 +165,7 @@ impl Builder<'_, '_> {
     }
 
     /// The first of two durations may not be longer than the second.
-    fn ordered(&mut self, map: &Slot, path: &str, [first, second]: [&str; 2]) {
+    pub(super) fn ordered(&mut self, map: &Slot, path: &str, [first, second]: [&str; 2]) {
         let (low, high): (Duration, Duration) = (map.at(first).get(), map.at(second).get());
         if low > high {
             let slot = if map.at(second).given { map.at(second) } else { map.at(first) };

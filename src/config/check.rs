@@ -45,6 +45,11 @@ impl<'a> Checker<'a> {
         (self.outside.files)(path).map(|_| ())
     }
 
+    /// The text of a file that a field names.
+    pub(super) fn text_of(&self, path: &std::path::Path) -> std::io::Result<String> {
+        (self.outside.files)(path)
+    }
+
     /// Checks the whole document.
     pub(super) fn root(&mut self, node: &Node) -> Slot {
         let value = match &node.is {

@@ -69,7 +69,11 @@ impl Config {
     pub fn deliver(&self) -> deliver::Settings {
         let upstream = &self.upstream;
         deliver::Settings {
-            url: upstream.url.clone(),
+            addresses: upstream.addresses.clone(),
+            sticky: upstream.sticky,
+            health: upstream.health.clone(),
+            ejection: upstream.ejection,
+            tls: upstream.tls.clone(),
             timeout: upstream.timeout,
             idle: upstream.idle,
             headers: upstream.headers.clone(),

@@ -9,7 +9,7 @@ use super::text::{self, Text};
 
 /// Fields whose part is not built yet, by path. One that differs from its default is refused; whoever builds a part deletes its
 /// rows.
-pub(super) const NOT_BUILT: &[&str] = &["upstream.urls", "upstream.health", "store.redis"];
+pub(super) const NOT_BUILT: &[&str] = &["store.redis"];
 
 /// One field.
 pub(super) struct Field {
@@ -236,16 +236,36 @@ static ADMIN: Map = map(&[
     field("open_metrics", is("true"), Kind::Bool, "/metrics without the token, then without any group label."),
 ]);
 
+/// Where an application listens that nobody told another port.
+pub(super) const UPSTREAM_URL: &str = "http://127.0.0.1:3000";
+
 static UPSTREAM: Map = Map {
     fields: &[
-        field("url", is("http://127.0.0.1:3000"), Kind::Text(&text::UPSTREAM_URL), "Where events are delivered to."),
+        field("url", is(UPSTREAM_URL), Kind::Text(&text::UPSTREAM_URL), "Where events are delivered to."),
         field(
             "urls",
             NULL,
             Kind::List(&Kind::Map(&WEIGHTED_URL), 1),
             "Several addresses of the same receiver, in place of url.",
         ),
-        field("health", PARTS, Kind::Map(&HEALTH), "How the addresses of urls are watched."),
+        field(
+            "sticky",
+            NULL,
+            Kind::Choice(&["group"]),
+            "group: a group's events go to the same address of urls while it is healthy. Null: by turns and weight.",
+        ),
+        field(
+            "health",
+            NULL,
+            Kind::Map(&HEALTH),
+            "Asks the addresses of urls how they are. Null: they are judged by their answers alone.",
+        ),
+        field(
+            "tls",
+            NULL,
+            Kind::Map(&UPSTREAM_TLS),
+            "For addresses that begin with https; the files are read again when they change.",
+        ),
         field("concurrency", is("64"), SLOTS, "Slots: requests in flight at one time."),
         field("rate", NULL, Kind::Rate, "Requests per time, e.g. 500/s or 10000/m."),
         field("timeout", is("30s"), time(1, HOUR), "One deadline over name lookup, connect, head and body."),
@@ -284,8 +304,27 @@ static WEIGHTED_URL: Map = Map {
 };
 
 static HEALTH: Map = map(&[
-    field("path", is("/up"), Kind::Text(&text::PATH), "What is asked for."),
-    field("interval", is("5s"), time(1, HOUR), "How often."),
+    field(
+        "path",
+        is("/up"),
+        Kind::Text(&text::PATH),
+        "What is asked for (GET), from the root of the host; 2xx and 3xx are well.",
+    ),
+    field("interval", is("5s"), time(1, HOUR), "How long after one round the next one begins."),
+    field("timeout", is("2s"), time(1, HOUR), "How long an answer may take."),
+    field("failures", is("2"), Kind::Int(1, 1_000), "Bad answers in a row, and the address is left out."),
+    field("successes", is("1"), Kind::Int(1, 1_000), "Good answers in a row, and it is used again."),
+]);
+
+static UPSTREAM_TLS: Map = map(&[
+    field("ca", NULL, Kind::Text(&text::FILE), "Certificates to trust, as PEM, in place of the operating system's."),
+    field(
+        "cert",
+        NULL,
+        Kind::Text(&text::FILE),
+        "The certificate to show, as PEM, with those between it and its root.",
+    ),
+    field("key", NULL, Kind::Text(&text::FILE), "Its private key, as PEM."),
 ]);
 
 static BREAKER: Map = map(&[
@@ -300,6 +339,13 @@ static BREAKER: Map = map(&[
         PARTS,
         Kind::Map(&BREAKER_GROUP),
         "For one group: failed attempts in a row count, 4xx answers do not.",
+    ),
+    field(
+        "address",
+        PARTS,
+        Kind::Map(&BREAKER_ADDRESS),
+        "For one of several addresses: it is left out, never all of them. No connection counts, whoever's event it was; a 5xx, a reset, a \
+         silence or nonsense when it is not one group's alone.",
     ),
 ]);
 
@@ -317,6 +363,13 @@ static BREAKER_GROUP: Map = map(&[
     field("window", is("60s"), time(1, HOUR), "within this."),
     field("open", is("5s"), time(1, HOUR), "How long it stays open at first; doubles from there"),
     field("open_max", is("60s"), time(1, DAY), "up to this."),
+]);
+
+static BREAKER_ADDRESS: Map = map(&[
+    field("failures", is("5"), COUNT, "Left out at so many failures in a row."),
+    field("open", is("5s"), time(1, HOUR), "How long at first; doubles from there"),
+    field("open_max", is("60s"), time(1, DAY), "up to this."),
+    field("slow_start", is("30s"), time(0, HOUR), "How long its share grows afterwards, from a tenth to the whole."),
 ]);
 
 static RETRY: Map = map(&[

@@ -25,6 +25,7 @@ mod settings;
 mod sources;
 mod tenants;
 mod text;
+mod upstream;
 mod value;
 mod verifying;
 mod words;

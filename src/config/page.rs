@@ -132,6 +132,6 @@ mod tests {
         for link in links {
             assert!(anchors.contains(link), "{link} leads nowhere");
         }
-        assert!(page.contains("| `urls` |") && page.contains("*Not in this version.*"));
+        assert!(page.contains("| `redis` |") && page.contains("*Not in this version.*"));
     }
 }

@@ -3,17 +3,26 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderName, HeaderValue};
 
 use super::scalar::Rate;
+use crate::deliver;
 use crate::engine::{Backoff, Charge, GroupBreaker, UpstreamBreaker};
 use crate::event::Secret;
 
 /// The receiver (`upstream` in the configuration).
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    /// Where events are delivered to: scheme, host, port, and a path that goes before the request's.
-    pub url: Uri,
+    /// Where events are delivered to, at least one: scheme, host, port, and a path that goes before the request's.
+    pub addresses: Vec<deliver::Address>,
+    /// A group's events go to one address while it is healthy.
+    pub sticky: bool,
+    /// How several addresses are asked how they are.
+    pub health: Option<deliver::Health>,
+    /// When one of several addresses is left out.
+    pub ejection: deliver::Ejection,
+    /// TLS towards them.
+    pub tls: deliver::Tls,
     /// Requests in flight at one time.
     pub concurrency: u32,
     /// Requests per time.

@@ -10,18 +10,16 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::Uri;
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceBuilder};
 
-use super::settings::{Settings, SettingsError};
 use super::trace::{self, Phase, Trace};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -71,42 +69,6 @@ where
         trace::enter(Phase::Tls);
         Ok(stream)
     })
-}
-
-/// TLS that trusts the operating system's certificates; they are read only where the address needs them.
-///
-/// # Errors
-/// There are none.
-pub(super) fn tls_of_the_system(settings: &Settings) -> Result<ClientConfig, SettingsError> {
-    if settings.url.scheme() != Some(&http::uri::Scheme::HTTPS) {
-        return Ok(tls_with(RootCertStore::empty()));
-    }
-    tls_of_roots().map_err(SettingsError::NoRoots)
-}
-
-/// TLS that trusts the operating system's certificates.
-///
-/// # Errors
-/// There are none, in words.
-pub(super) fn tls_of_roots() -> Result<ClientConfig, String> {
-    let roots = tls_builder().with_native_roots().map_err(|error| error.to_string())?;
-    Ok(http1_only(roots.with_no_client_auth()))
-}
-
-/// TLS that trusts these certificates.
-pub(super) fn tls_with(roots: RootCertStore) -> ClientConfig {
-    http1_only(tls_builder().with_root_certificates(roots).with_no_client_auth())
-}
-
-fn tls_builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("the provider speaks the default versions")
-}
-
-fn http1_only(mut tls: ClientConfig) -> ClientConfig {
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-    tls
 }
 
 /// The system's name lookup, which tells the attempt when it begins and what it found.

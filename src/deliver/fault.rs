@@ -32,6 +32,16 @@ impl Fault {
     fn new(outcome: Outcome, words: &str) -> Self {
         Self { outcome, words: shown(words) }
     }
+
+    /// The last of the faults of one attempt, one for each address that it tried, with a word on the others.
+    pub(super) fn last_of(mut faults: Vec<Self>) -> Self {
+        let last = faults.pop().expect("an attempt tries one address at least");
+        if faults.is_empty() {
+            return last;
+        }
+        let others: Vec<&str> = faults.iter().map(|fault| fault.words.as_str()).collect();
+        Self { words: cut(format!("{}; tried before it: {}", last.words, others.join("; "))), ..last }
+    }
 }
 
 impl From<Unsendable> for Fault {
@@ -151,6 +161,10 @@ impl<'a> Seen<'a> {
             Some(http) if http.is_user() => {
                 Fault::new(Outcome::Unsendable, &format!("the request to {place} could not be written: {cause}"))
             }
+            // With TLS 1.3 a server says only after the handshake that it does not like our certificate.
+            _ if is_tls(error) => {
+                Fault::new(Outcome::Tls, &format!("TLS with {place} failed: {cause}{}", advice(&cause)))
+            }
             _ => Fault::new(
                 Outcome::Reset,
                 &format!("the connection to {place} broke before the head of an answer was there: {cause}"),
@@ -199,7 +213,7 @@ fn root(error: &legacy::Error) -> String {
 /// What to do about a certificate that was refused.
 fn advice(cause: &str) -> &'static str {
     if cause.contains("certificate") {
-        "; trusted are this system's root certificates, or those of the PEM file that SSL_CERT_FILE names"
+        "; trusted are the certificates of upstream.tls.ca, without it this system's, or those of the PEM file that SSL_CERT_FILE names"
     } else {
         ""
     }
@@ -213,12 +227,22 @@ fn io_kind(error: &legacy::Error) -> Option<io::ErrorKind> {
     chain(error).find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind)
 }
 
+fn is_tls(error: &legacy::Error) -> bool {
+    let io = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    io.filter_map(io::Error::get_ref).any(|inner| inner.is::<rustls::Error>())
+}
+
 fn http_error(error: &legacy::Error) -> Option<&hyper::Error> {
     chain(error).find_map(|cause| cause.downcast_ref::<hyper::Error>())
 }
 
 fn is_user(error: &legacy::Error) -> bool {
     http_error(error).is_some_and(hyper::Error::is_user)
+}
+
+/// Already escaped words, of a bounded length.
+fn cut(words: String) -> String {
+    if words.chars().count() <= WORDS_MAX { words } else { words.chars().take(WORDS_MAX).chain(['…']).collect() }
 }
 
 /// `text` for a terminal or a log: control and bidi characters escaped, of a bounded length.

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tower::Service;
 
-use super::connect;
+use super::tls;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use kept::{Asked, Kept};
@@ -79,7 +79,7 @@ impl Fetcher {
     /// A fetcher that trusts the operating system's root certificates, read at the first fetch, and reaches public addresses alone.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
-        Self::with(Arc::new(|host| Box::pin(public::addresses(host))), Box::new(connect::tls_of_roots), clock, metrics)
+        Self::with(Arc::new(|host| Box::pin(public::addresses(host))), Box::new(tls::of_the_system), clock, metrics)
     }
 
     /// A fetcher that goes wherever `resolve` leads, and trusts `roots`.
@@ -90,7 +90,7 @@ impl Fetcher {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self::with(resolve, Box::new(move || Ok(connect::tls_with(roots.clone()))), clock, metrics)
+        Self::with(resolve, Box::new(move || Ok(tls::with(roots.clone()))), clock, metrics)
     }
 
     fn with(

@@ -8,8 +8,9 @@
 //!
 //! 1. **One deadline** covers name lookup, connect, TLS, head and body. Dropping the future closes its connection and counts as
 //!    `cancelled`.
-//! 2. **One request is one attempt**, with one exception: a connection kept from an earlier attempt that closes before any byte of an
-//!    answer is replaced by a new one, once, at once. The close raced with our request, and most such requests were never read.
+//! 2. **One request is one attempt**, with two exceptions. A connection kept from an earlier attempt that closes before any byte of an
+//!    answer is replaced by a new one, once, at once: the close raced with our request, and most such requests were never read. And
+//!    of several addresses one that cannot be connected to is left for another, since nothing was sent.
 //! 3. **The status decides.** 2xx settles whatever follows the head; a body that drags on or is longer than 64 KiB only costs the
 //!    connection. Redirects are not followed: they are failures. Interim answers (1xx) are ignored.
 //! 4. **The body goes out byte for byte** as it came, with one `Content-Length` of ours; header lines go out as they came but for
@@ -28,10 +29,13 @@ mod connect;
 mod fault;
 mod fetch;
 mod outcome;
+mod place;
+mod pool;
 mod post;
 mod request;
 mod retry_after;
 mod settings;
+mod tls;
 mod trace;
 mod wire;
 
@@ -51,11 +55,15 @@ use crate::metrics::Metrics;
 
 pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
 pub use outcome::{Answer, Attempt, BodyEnd, Follows, Limit, Outcome, Row, follows, table};
+pub use pool::{AddressState, AddressView, Addresses};
 pub use post::{Post, Poster};
 pub use retry_after::{RetryAfter, RetryScope};
-pub use settings::{Resign, Settings, SettingsError};
+pub use settings::{Address, Ejection, Health, Resign, Settings, SettingsError};
+pub use tls::{Identity, Tls};
 
 use fault::Fault;
+use place::Place;
+use pool::{Pick, Pool};
 use request::Maker;
 use wire::Wire;
 
@@ -113,43 +121,51 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     settings: Settings,
     maker: Maker,
+    pool: Arc<Pool>,
     wire: Wire,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
 
 impl Client {
-    /// A client for one upstream. For an `https` address the operating system's root certificates are read here, once.
+    /// A client for one upstream. Where an address is `https` and no roots are given, the operating system's are read here, once.
     ///
     /// # Errors
     /// A setting that cannot work, in words for who wrote it.
     pub fn new(settings: Settings, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Result<Self, SettingsError> {
-        let tls = connect::tls_of_the_system(&settings)?;
-        Self::build(settings, tls, clock, metrics)
+        Self::build(settings, None, clock, metrics)
     }
 
-    /// As [`Client::new`], trusting `roots` in place of the operating system's certificates.
+    /// A client with other settings that knows what this one knows of the addresses that both have. This one is not changed, and goes on.
     ///
     /// # Errors
     /// A setting that cannot work, in words for who wrote it.
-    pub fn with_roots(
-        settings: Settings,
-        roots: rustls::RootCertStore,
-        clock: Arc<dyn Clock>,
-        metrics: Arc<Metrics>,
-    ) -> Result<Self, SettingsError> {
-        Self::build(settings, connect::tls_with(roots), clock, metrics)
+    pub fn successor(&self, settings: Settings) -> Result<Self, SettingsError> {
+        let Inner { pool, clock, metrics, .. } = &*self.0;
+        Self::build(settings, Some(pool), Arc::clone(clock), Arc::clone(metrics))
     }
 
     fn build(
         settings: Settings,
-        tls: rustls::ClientConfig,
+        before: Option<&Pool>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, SettingsError> {
         let maker = Maker::new(&settings)?;
-        let wire = Wire::new(&settings, &maker, tls);
-        Ok(Self(Arc::new(Inner { settings, maker, wire, clock, metrics })))
+        let pool = Pool::new(&settings, before, Arc::clone(&clock), &metrics)?;
+        let wire = Wire::new(&settings, pool.is_plural(), settings.tls.client(pool.is_https())?);
+        Ok(Self(Arc::new(Inner { settings, maker, pool: Arc::new(pool), wire, clock, metrics })))
+    }
+
+    /// The upstream's addresses, as they stand at any time.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        Addresses(Arc::clone(&self.0.pool))
+    }
+
+    /// Asks several addresses how they are, until the future is dropped; where nothing is to be asked, it ends at once.
+    pub fn watch(&self) -> impl Future<Output = ()> + Send + use<> {
+        pool::watch(Arc::clone(&self.0))
     }
 
     /// Makes one attempt. It begins when the future is first polled; dropping the future closes the connection.
@@ -198,12 +214,60 @@ impl Inner {
         }
     }
 
-    /// Sends the request and reads the answer, all before one deadline.
+    /// Sends the request and reads the answer, all before one deadline. Where an address cannot be reached, so that nothing was sent, the
+    /// attempt goes on at another one.
     async fn exchange(&self, job: &Job, now: Now) -> Result<Answer, Fault> {
         let own = job.timeout.unwrap_or(Duration::MAX);
         let deadline = wire::Deadline::starting_now(self.settings.timeout.min(own));
-        let response = self.wire.send(|| self.maker.make(job, now.wall), deadline).await?;
-        Ok(answer::read(response, job.keep_bytes, deadline).await)
+        let (mut tried, mut faults) = (Vec::new(), Vec::new());
+        while let Some(pick) = self.pool.pick(job.event.group(), &tried) {
+            match self.exchange_at(&pick, job, now, deadline).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => {
+                    tried.push(pick.index);
+                    faults.push(failed.fault);
+                    if !failed.unsent {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(Fault::last_of(faults))
+    }
+
+    async fn exchange_at(
+        &self,
+        pick: &Pick<'_>,
+        job: &Job,
+        now: Now,
+        deadline: wire::Deadline,
+    ) -> Result<Answer, wire::Failed> {
+        let (place, group) = (pick.place(), job.event.group());
+        let sent = self.wire.send(&place.target(), || self.maker.make(job, place, now.wall), deadline).await;
+        match sent {
+            Ok(response) => {
+                let status = response.status();
+                pick.ended(group, Outcome::of(status), &format!("answered {status}"));
+                Ok(answer::read(response, job.keep_bytes, deadline).await)
+            }
+            Err(failed) => {
+                pick.ended(group, failed.fault.outcome, &failed.fault.words);
+                Err(failed)
+            }
+        }
+    }
+
+    /// Asks one address how it is; an error is words.
+    async fn ask(&self, place: &Place, health: &Health) -> Result<(), String> {
+        let deadline = wire::Deadline::starting_now(health.timeout);
+        let request = self.maker.check(place, &health.path).map_err(|error| error.to_string())?;
+        let response = self.wire.send_apart(&place.target(), request, deadline).await.map_err(|fault| fault.words)?;
+        let status = answer::read(response, 0, deadline).await.status;
+        if status.is_success() || status.is_redirection() {
+            Ok(())
+        } else {
+            Err(format!("{} answered {status}", health.path))
+        }
     }
 }
 

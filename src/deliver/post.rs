@@ -17,8 +17,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 
-use super::connect;
 use super::fetch::chain;
+use super::tls;
 use crate::event::Secret;
 
 /// For all of a try, name lookup included. Whoever takes messages answers at once.
@@ -45,9 +45,9 @@ struct Clients {
 impl Clients {
     fn of(&self, to: &Uri) -> Result<&Http, String> {
         if to.scheme() == Some(&Scheme::HTTPS) {
-            self.tls.get_or_init(|| connect::tls_of_roots().map(client)).as_ref().map_err(Clone::clone)
+            self.tls.get_or_init(|| tls::of_the_system().map(client)).as_ref().map_err(Clone::clone)
         } else {
-            Ok(self.plain.get_or_init(|| client(connect::tls_with(rustls::RootCertStore::empty()))))
+            Ok(self.plain.get_or_init(|| client(tls::with(rustls::RootCertStore::empty()))))
         }
     }
 }

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, Entry, HOST};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http::header::{CONNECTION, CONTENT_LENGTH, Entry, HOST, USER_AGENT};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
 
 use super::Job;
-use super::fault::Target;
+use super::place::Place;
 use super::settings::{Resign, Settings, SettingsError};
 use crate::event::{Event, HOP_BY_HOP, TRACEPARENT, TRACESTATE, Trace, Wall};
 use crate::verify::mac;
@@ -35,13 +35,8 @@ pub(super) enum Unsendable {
     Connect,
 }
 
-/// Makes requests to one upstream.
+/// Makes requests to one upstream, whichever of its addresses they go to.
 pub(super) struct Maker {
-    scheme: Scheme,
-    authority: Authority,
-    /// The path of the upstream's url, without a slash at its end.
-    prefix: Box<str>,
-    host: HeaderValue,
     added: Vec<(HeaderName, HeaderValue)>,
     key: Option<mac::Key>,
     resign: Option<Resign>,
@@ -50,19 +45,8 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    /// Checks the settings.
+    /// Checks the settings, but for the addresses.
     pub(super) fn new(settings: &Settings) -> Result<Self, SettingsError> {
-        let no_url = || SettingsError::Url(settings.url.to_string());
-        let scheme = settings.url.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
-        let scheme = scheme.ok_or_else(no_url)?.clone();
-        let authority = settings.url.authority().filter(|authority| !authority.host().is_empty());
-        let authority = authority.ok_or_else(no_url)?.clone();
-        if authority.as_str().contains('@') {
-            return Err(SettingsError::Credentials);
-        }
-        if settings.url.query().is_some() {
-            return Err(SettingsError::Query);
-        }
         if settings.timeout.is_zero() {
             return Err(SettingsError::Timeout);
         }
@@ -75,10 +59,6 @@ impl Maker {
         let key = settings.signing_secret.as_ref();
         let key = key.map(|secret| mac::standard_key(secret).ok_or(SettingsError::SigningSecret)).transpose()?;
         Ok(Self {
-            host: HeaderValue::from_str(authority.as_str()).map_err(|_| no_url())?,
-            prefix: settings.url.path().trim_end_matches('/').into(),
-            scheme,
-            authority,
             added: settings.headers.iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
             key,
             resign: settings.resign.clone(),
@@ -86,38 +66,31 @@ impl Maker {
         })
     }
 
-    /// Where the requests go, for messages.
-    pub(super) fn target(&self) -> Target {
-        Target::new(&self.scheme, &self.authority)
-    }
-
-    /// The request of `job`, sent at `now`.
-    pub(super) fn make(&self, job: &Job, now: Wall) -> Result<Request<Full<Bytes>>, Unsendable> {
+    /// The request of `job`, sent to `place` at `now`.
+    pub(super) fn make(&self, job: &Job, place: &Place, now: Wall) -> Result<Request<Full<Bytes>>, Unsendable> {
         let event = &*job.event;
         if event.method == Method::CONNECT {
             return Err(Unsendable::Connect);
         }
         let mut request = Request::new(Full::new(event.body.clone()));
         *request.method_mut() = event.method.clone();
-        *request.uri_mut() = self.uri(event.forward.as_deref().unwrap_or(&event.target))?;
-        *request.headers_mut() = self.headers(job, now);
+        *request.uri_mut() = place.uri(event.forward.as_deref().unwrap_or(&event.target))?;
+        *request.headers_mut() = self.headers(job, place, now);
         Ok(request)
     }
 
-    /// The upstream's address with its prefix and `target`, which goes out as it is or not at all.
-    fn uri(&self, target: &str) -> Result<Uri, Unsendable> {
-        let unsendable = || Unsendable::Target(target.chars().take(200).collect());
-        let whole = format!("{}{target}", self.prefix);
-        let path = PathAndQuery::try_from(whole.as_str()).map_err(|_| unsendable())?;
-        // What the parser would change (it cuts off a fragment) is not what the sender sent.
-        if !target.starts_with('/') || path.as_str() != whole {
-            return Err(unsendable());
-        }
-        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(path);
-        uri.build().map_err(|_| unsendable())
+    /// A request that asks `place` how it is, with the lines that every attempt has.
+    pub(super) fn check(&self, place: &Place, path: &PathAndQuery) -> Result<Request<Full<Bytes>>, http::Error> {
+        let mut request = Request::new(Full::default());
+        *request.uri_mut() = place.with_path(path.clone())?;
+        let headers = request.headers_mut();
+        headers.insert(HOST, place.host().clone());
+        headers.insert(USER_AGENT, HeaderValue::from_static("fairlane"));
+        self.add(headers);
+        Ok(request)
     }
 
-    fn headers(&self, job: &Job, now: Wall) -> HeaderMap {
+    fn headers(&self, job: &Job, place: &Place, now: Wall) -> HeaderMap {
         let event = &*job.event;
         let mut headers = HeaderMap::with_capacity(event.headers.len() + 20);
         self.copy(event, now, &mut headers);
@@ -129,15 +102,20 @@ impl Maker {
         if let Some(key) = &self.key {
             add_signature(key, event, now, &mut headers);
         }
-        headers.insert(HOST, self.host.clone());
+        headers.insert(HOST, place.host().clone());
         headers.insert(CONTENT_LENGTH, HeaderValue::from(event.body.len()));
+        self.add(&mut headers);
+        headers
+    }
+
+    /// The configured lines, in the place of others of their names.
+    fn add(&self, headers: &mut HeaderMap) {
         for (name, _) in &self.added {
             headers.remove(name);
         }
         for (name, value) in &self.added {
             headers.append(name, value.clone());
         }
-        headers
     }
 }
 

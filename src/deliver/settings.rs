@@ -4,15 +4,25 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
+use super::tls::{Tls, Unusable};
 use crate::event::{Event, Secret, Wall};
 
 /// Where and how to deliver (`upstream` in the configuration).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Scheme, host, port, and a path that goes before each event's own.
-    pub url: Uri,
+    /// Where it is reached: one address or several, all of the same receiver.
+    pub addresses: Vec<Address>,
+    /// Whether a group's events go to one address as long as that is healthy.
+    pub sticky: bool,
+    /// How several addresses are asked whether they are well; `None`: they are not.
+    pub health: Option<Health>,
+    /// When one of several addresses is left out for failing.
+    pub ejection: Ejection,
+    /// Whom TLS trusts, and what it shows.
+    pub tls: Tls,
     /// From the start of an attempt to the end of the answer's body, name lookup and connect included.
     pub timeout: Duration,
     /// How long a connection without a request is kept: less than the other side keeps it, or requests race with its close.
@@ -25,6 +35,74 @@ pub struct Settings {
     pub resign: Option<Resign>,
     /// Statuses after which an event is dead at once, e.g. 410.
     pub never: Vec<u16>,
+}
+
+impl Settings {
+    /// Settings for one address, with the defaults of the configuration.
+    #[must_use]
+    pub fn to(url: Uri) -> Self {
+        Self {
+            addresses: vec![Address { url, weight: 1 }],
+            sticky: false,
+            health: None,
+            ejection: Ejection::default(),
+            tls: Tls::default(),
+            timeout: Duration::from_secs(30),
+            idle: Duration::from_secs(4),
+            headers: Vec::new(),
+            signing_secret: None,
+            resign: None,
+            never: vec![410],
+        }
+    }
+}
+
+/// One address of the upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Scheme, host, port, and a path that goes before each event's own.
+    pub url: Uri,
+    /// Its share among the addresses.
+    pub weight: u32,
+}
+
+/// How addresses are asked whether they are well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// What is asked for, from the root of the host; 2xx and 3xx are well.
+    pub path: PathAndQuery,
+    /// How long after one round of questions the next one begins.
+    pub interval: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// So many bad answers in a row, and the address is left out.
+    pub failures: u32,
+    /// So many good ones in a row, and it is used again.
+    pub successes: u32,
+}
+
+/// When an address is left out for failing, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejection {
+    /// At so many failures in a row.
+    pub failures: u32,
+    /// How long at first; doubles from there
+    pub open: Duration,
+    /// up to this.
+    pub open_max: Duration,
+    /// How long its share grows afterwards.
+    pub slow_start: Duration,
+}
+
+impl Default for Ejection {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            open: Duration::from_secs(5),
+            open_max: Duration::from_secs(60),
+            slow_start: Duration::from_secs(30),
+        }
+    }
 }
 
 /// Replaces the signature of an event, in the headers of an attempt that is sent at this moment, by a fresh one where its source
@@ -47,7 +125,11 @@ impl fmt::Debug for Settings {
         // Values of headers may be credentials.
         let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("Settings")
-            .field("url", &self.url)
+            .field("addresses", &self.addresses)
+            .field("sticky", &self.sticky)
+            .field("health", &self.health)
+            .field("ejection", &self.ejection)
+            .field("tls", &self.tls)
             .field("timeout", &self.timeout)
             .field("idle", &self.idle)
             .field("headers", &names)
@@ -80,6 +162,15 @@ pub enum SettingsError {
         "upstream.retry.never lists statuses of failures, 300 to 599; {0} is none (a 2xx is success, never retried)"
     )]
     Never(u16),
+    /// There is nowhere to go.
+    #[error("upstream.urls holds at least one address")]
+    NoAddress,
+    /// An address that stands there twice would get twice its share and be judged twice.
+    #[error("upstream.urls holds {0} twice: give it once, with the weight of both")]
+    Twice(String),
+    /// TLS cannot be set up from the files.
+    #[error("upstream.tls: {0}")]
+    Tls(String),
     /// An attempt needs some time.
     #[error("upstream.timeout is longer than 0")]
     Timeout,
@@ -89,4 +180,13 @@ pub enum SettingsError {
          set SSL_CERT_FILE to a PEM file ({0})"
     )]
     NoRoots(String),
+}
+
+impl From<Unusable> for SettingsError {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::NoRoots(error) => Self::NoRoots(error),
+            Unusable::Given(error) => Self::Tls(error),
+        }
+    }
 }

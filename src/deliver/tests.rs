@@ -19,15 +19,7 @@ use crate::event::{EventId, Group, KeySource, Lane, Secret, WaitReason, Wall};
 const NOW: Wall = Wall(1_780_000_000_123_456);
 
 fn settings(url: &str) -> Settings {
-    Settings {
-        url: url.parse().unwrap(),
-        timeout: Duration::from_secs(30),
-        idle: Duration::from_secs(4),
-        headers: Vec::new(),
-        signing_secret: None,
-        resign: None,
-        never: vec![410],
-    }
+    Settings::to(url.parse().unwrap())
 }
 
 fn lines(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -65,8 +57,12 @@ fn event(target: &str, headers: &[(&str, &str)]) -> Event {
     }
 }
 
+fn place(settings: &Settings) -> Place {
+    Place::new(&settings.addresses[0].url).unwrap()
+}
+
 fn made(settings: &Settings, job: &Job) -> Request<Full<Bytes>> {
-    Maker::new(settings).unwrap().make(job, NOW).unwrap()
+    Maker::new(settings).unwrap().make(job, &place(settings), NOW).unwrap()
 }
 
 fn sent(settings: &Settings, job: &Job) -> Vec<(String, String)> {
@@ -211,15 +207,16 @@ fn the_target_goes_out_as_it_came_behind_the_urls_own_path() {
 
 #[test]
 fn what_cannot_be_written_as_a_request_is_not_bent_until_it_can() {
-    let maker = Maker::new(&settings("http://h/base")).unwrap();
+    let settings = settings("http://h/base");
+    let (maker, place) = (Maker::new(&settings).unwrap(), place(&settings));
     let long = format!("/{}", "a".repeat(70_000));
     for target in ["", "a", "*", "?x", "/a#b", "/a b", "http://other/", "/\u{7f}", &long] {
-        let made = maker.make(&Job::new(Arc::new(event(target, &[]))), NOW);
+        let made = maker.make(&Job::new(Arc::new(event(target, &[]))), &place, NOW);
         assert!(matches!(made, Err(Unsendable::Target(_))), "{target}");
     }
     let mut tunnel = event("/", &[]);
     tunnel.method = Method::CONNECT;
-    assert_eq!(maker.make(&Job::new(Arc::new(tunnel)), NOW).err(), Some(Unsendable::Connect));
+    assert_eq!(maker.make(&Job::new(Arc::new(tunnel)), &place, NOW).err(), Some(Unsendable::Connect));
 }
 
 #[test]
@@ -227,9 +224,11 @@ fn settings_that_cannot_work_are_refused_with_the_way_out() {
     let error = |change: &dyn Fn(&mut Settings)| {
         let mut settings = settings("http://h");
         change(&mut settings);
-        Maker::new(&settings).err().map(|error| error.to_string()).unwrap_or_default()
+        let place = Place::new(&settings.addresses[0].url).map(|_| ());
+        let error = place.and_then(|()| Maker::new(&settings).map(|_| ())).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
     };
-    let url = |url: &'static str| error(&move |s| s.url = url.parse().unwrap());
+    let url = |url: &'static str| error(&move |s| s.addresses[0].url = url.parse().unwrap());
     let header = |name: &'static str| {
         error(&move |s| s.headers = vec![(HeaderName::from_static(name), HeaderValue::from_static("x"))])
     };
@@ -325,7 +324,7 @@ fn a_success_is_settled_whatever_the_rules_say() {
 
 /// The words of a deadline that passed in this phase, before any connection.
 async fn late_in(phase: Phase) -> Fault {
-    let target = Maker::new(&settings("https://upstream.example")).unwrap().target();
+    let target = place(&settings("https://upstream.example")).target();
     let trace = Trace::new();
     trace.scope(async { trace::enter(phase) }).await;
     Seen::new(&target, &trace, None).late(Duration::from_secs(30))
@@ -347,8 +346,9 @@ async fn a_deadline_is_told_by_the_phase_it_passed_in() {
 proptest! {
     #[test]
     fn a_target_goes_out_exactly_or_not_at_all(target in "\\PC*|/[!-~]*") {
-        let maker = Maker::new(&settings("http://h/p")).unwrap();
-        if let Ok(request) = maker.make(&Job::new(Arc::new(event(&target, &[]))), NOW) {
+        let settings = settings("http://h/p");
+        let maker = Maker::new(&settings).unwrap();
+        if let Ok(request) = maker.make(&Job::new(Arc::new(event(&target, &[]))), &place(&settings), NOW) {
             prop_assert_eq!(request.uri().path_and_query().unwrap().as_str(), format!("/p{target}"));
         }
     }

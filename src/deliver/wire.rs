@@ -13,11 +13,15 @@ use tokio::time::Instant;
 
 use super::connect::{Connector, connector};
 use super::fault::{Fault, Seen, Target};
-use super::request::{Maker, Unsendable};
+use super::request::Unsendable;
 use super::settings::Settings;
 use super::trace::Trace;
 
 type Http = Client<Connector, Full<Bytes>>;
+
+/// How long one of several addresses may take to be connected to before the attempt tries another: longer than two lost handshakes take to
+/// be repeated (1 s and 2 s, RFC 6298).
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// When an attempt has to be over.
 #[derive(Clone, Copy, Debug)]
@@ -39,61 +43,78 @@ pub(super) struct Wire {
     kept: Http,
     /// Makes a connection for each request.
     fresh: Http,
-    target: Target,
+    /// How long a connection may take to stand.
+    connect: Duration,
 }
 
 impl Wire {
-    pub(super) fn new(settings: &Settings, maker: &Maker, tls: rustls::ClientConfig) -> Self {
-        let connector = connector(tls, settings.timeout);
-        Self {
-            kept: http(settings, connector.clone(), true),
-            fresh: http(settings, connector, false),
-            target: maker.target(),
+    /// `plural`: whether an attempt may go to another address, for which it then needs time.
+    pub(super) fn new(settings: &Settings, plural: bool, tls: rustls::ClientConfig) -> Self {
+        let connect = if plural { CONNECT_MAX.min(settings.timeout / 2) } else { settings.timeout };
+        let connector = connector(tls, connect);
+        Self { kept: http(settings, connector.clone(), true), fresh: http(settings, connector, false), connect }
+    }
+
+    /// Sends what `make` makes to `target` and waits for the answer's head. `make` is called a second time, for the same attempt, where
+    /// a kept connection turned out to be closed.
+    pub(super) async fn send(
+        &self,
+        target: &Target,
+        make: impl Fn() -> Result<Request<Full<Bytes>>, Unsendable>,
+        deadline: Deadline,
+    ) -> Result<Response<Incoming>, Failed> {
+        match self.exchange(&self.kept, target, make()?, deadline).await {
+            Err(Failed { stale: true, .. }) => self.exchange(&self.fresh, target, make()?, deadline).await,
+            answer => answer,
         }
     }
 
-    /// Sends what `make` makes and waits for the answer's head. `make` is called a second time, for the same attempt, where a kept
-    /// connection turned out to be closed.
-    pub(super) async fn send(
+    /// Sends one request on a connection of its own and waits for the answer's head.
+    pub(super) async fn send_apart(
         &self,
-        make: impl Fn() -> Result<Request<Full<Bytes>>, Unsendable>,
+        target: &Target,
+        request: Request<Full<Bytes>>,
         deadline: Deadline,
     ) -> Result<Response<Incoming>, Fault> {
-        match self.exchange(&self.kept, make()?, deadline).await {
-            Err(Failed { stale: true, .. }) => {
-                self.exchange(&self.fresh, make()?, deadline).await.map_err(|failed| failed.fault)
-            }
-            answer => answer.map_err(|failed| failed.fault),
-        }
+        self.exchange(&self.fresh, target, request, deadline).await.map_err(|failed| failed.fault)
     }
 
     async fn exchange(
         &self,
         http: &Http,
+        target: &Target,
         mut request: Request<Full<Bytes>>,
         deadline: Deadline,
     ) -> Result<Response<Incoming>, Failed> {
         let trace = Trace::new();
         let connection = capture_connection(&mut request);
         let answer = tokio::time::timeout_at(deadline.at, trace.scope(http.request(request))).await;
-        let seen = || Seen::new(&self.target, &trace, connection.connection_metadata().as_ref());
+        let seen = || Seen::new(target, &trace, connection.connection_metadata().as_ref());
         match answer {
-            Ok(Ok(response)) => {
-                seen().check(&response).map_or(Ok(response), |fault| Err(Failed { fault, stale: false }))
-            }
+            Ok(Ok(response)) => seen().check(&response).map_or(Ok(response), |fault| Err(fault.into())),
             Ok(Err(error)) => {
                 let seen = seen();
-                Err(Failed { fault: seen.broken(&error, deadline.timeout), stale: seen.is_stale(&error) })
+                let fault = seen.broken(&error, self.connect);
+                Err(Failed { fault, stale: seen.is_stale(&error), unsent: error.is_connect() })
             }
-            Err(_elapsed) => Err(Failed { fault: seen().late(deadline.timeout), stale: false }),
+            Err(_elapsed) => Err(seen().late(deadline.timeout).into()),
         }
     }
 }
 
-struct Failed {
-    fault: Fault,
+/// An exchange without an answer.
+pub(super) struct Failed {
+    pub(super) fault: Fault,
     /// The connection was kept from before and closed without a byte.
     stale: bool,
+    /// There was no connection, so no byte of the request left, and it may go elsewhere.
+    pub(super) unsent: bool,
+}
+
+impl<F: Into<Fault>> From<F> for Failed {
+    fn from(fault: F) -> Self {
+        Self { fault: fault.into(), stale: false, unsent: false }
+    }
 }
 
 fn http(settings: &Settings, connector: Connector, keep: bool) -> Http {

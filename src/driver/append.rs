@@ -14,7 +14,7 @@ use super::requeue::Requeue;
 use super::{Shared, Shed, Stored, Submission};
 use crate::clock::Seldom;
 use crate::engine::{Admitted, Engine, Queued};
-use crate::event::{Event, Group, Lane, Mono, Now, Seq};
+use crate::event::{Event, Group, Lane, Mono, Now};
 use crate::store::{Appended, Error, Pending};
 
 /// Events of one batch at most. Beyond some hundreds a batch's write outweighs its `fdatasync` and only adds latency.
@@ -220,17 +220,24 @@ impl Finished {
     }
 }
 
-/// Counts durable events and answers their senders; gives those that are to be delivered.
+/// Counts durable events and answers their senders, those of refused ones too; gives those that are to be delivered.
 fn stored(batch: Vec<Submission>, appended: &Appended, delivery: &mut Delivery) -> Vec<Queued> {
     for (number, submission) in batch.iter().enumerate() {
-        delivery.accepted(&submission.event, appended.repeat(number).is_some());
+        if appended.place(number).is_ok() {
+            delivery.accepted(&submission.event, appended.repeat(number).is_some());
+        }
     }
     let mut pending = Vec::with_capacity(batch.len());
-    for (number, (submission, seq)) in batch.into_iter().zip(appended.first.0..).enumerate() {
-        let stored = Stored { seq: Seq(seq), duplicate_of: appended.repeat(number) };
-        let event = submission.answer(Ok(stored));
-        if stored.duplicate_of.is_none() {
-            pending.push(delivery.keep(stored.seq, &event));
+    for (number, submission) in batch.into_iter().enumerate() {
+        match appended.place(number) {
+            Ok(seq) => {
+                let stored = Stored { seq, duplicate_of: appended.repeat(number) };
+                let event = submission.answer(Ok(stored));
+                if stored.duplicate_of.is_none() {
+                    pending.push(delivery.keep(seq, &event));
+                }
+            }
+            Err(refusal) => submission.refuse(refusal.into()),
         }
     }
     pending

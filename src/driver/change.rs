@@ -62,6 +62,12 @@ pub trait InParts: Copy + Default + PartialEq {
 
     /// Only whether it waits.
     fn pause(paused: bool) -> Self;
+
+    /// A change that gives the part of this name, with whatever value; `None`: there is no such part.
+    fn part(name: &str) -> Option<Self>;
+
+    /// The names of all parts.
+    const PARTS: &'static [&'static str];
 }
 
 /// `part` unless the other gives it too.
@@ -108,6 +114,20 @@ impl InParts for Change {
     fn pause(paused: bool) -> Self {
         Self { paused: Some(paused), ..Self::default() }
     }
+
+    fn part(name: &str) -> Option<Self> {
+        let none = Self::default();
+        Some(match name {
+            "paused" => Self::pause(false),
+            "weight" => Self { weight: Some(1.0), ..none },
+            "concurrency" => Self { concurrency: Some(1), ..none },
+            "rate" => Self { rate: Some((1, 1)), ..none },
+            "backlog" => Self { backlog: Some(1), ..none },
+            _ => return None,
+        })
+    }
+
+    const PARTS: &'static [&'static str] = &["paused", "weight", "concurrency", "rate", "backlog"];
 }
 
 impl InParts for UpstreamChange {
@@ -138,6 +158,18 @@ impl InParts for UpstreamChange {
     fn pause(paused: bool) -> Self {
         Self { paused: Some(paused), ..Self::default() }
     }
+
+    fn part(name: &str) -> Option<Self> {
+        let none = Self::default();
+        Some(match name {
+            "paused" => Self::pause(false),
+            "concurrency" => Self { concurrency: Some(1), ..none },
+            "rate" => Self { rate: Some((1, 1)), ..none },
+            _ => return None,
+        })
+    }
+
+    const PARTS: &'static [&'static str] = &["paused", "concurrency", "rate"];
 }
 
 /// A change that is in force, and its end.
@@ -223,6 +255,16 @@ impl<C: InParts> Live<C> {
         }
     }
 
+    /// Takes it all back, or only the parts that `only` gives; whether that changed anything.
+    pub(super) fn take_back(&mut self, only: Option<&C>) -> bool {
+        let before = self.ends().count();
+        match only {
+            None => self.0.clear(),
+            Some(parts) => self.strike(parts),
+        }
+        self.ends().count() < before
+    }
+
     /// Takes the parts that `other` gives out.
     fn strike(&mut self, other: &C) {
         self.0.iter_mut().for_each(|dated| dated.change = dated.change.without(other));
@@ -254,7 +296,7 @@ pub enum Expiry {
 
 impl Expiry {
     /// When that is, microseconds since 1970, for a change made `now`.
-    fn ends(self, now: Wall) -> Option<u64> {
+    pub(super) fn ends(self, now: Wall) -> Option<u64> {
         match self {
             Self::Usual => Some(now.plus(LASTS).0),
             Self::At(at) => Some(at.0),
@@ -311,6 +353,24 @@ mod tests {
         assert_eq!(none.change(), weight(2.0));
         none.put(Change::pause(false), Expiry::Usual, true, NOW);
         assert_eq!(none.change(), Change { paused: Some(false), ..weight(2.0) });
+    }
+
+    #[test]
+    fn one_part_is_taken_back_and_the_others_stay() {
+        let mut live = Live::default();
+        live.put(Change { paused: Some(true), ..weight(4.0) }, Expiry::Never, false, NOW);
+        assert!(!live.take_back(Change::part("rate").as_ref()));
+        assert!(live.take_back(Change::part("paused").as_ref()));
+        assert_eq!(live.change(), weight(4.0));
+        assert!(live.take_back(None) && live.is_empty() && !live.take_back(None));
+        // Every part has a name that gives it, and no other.
+        for name in Change::PARTS {
+            assert_eq!(Change::part(name).unwrap().given(), [*name]);
+        }
+        for name in UpstreamChange::PARTS {
+            assert_eq!(UpstreamChange::part(name).unwrap().given(), [*name]);
+        }
+        assert_eq!(UpstreamChange::part("weight"), None);
     }
 
     #[test]

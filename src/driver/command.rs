@@ -12,6 +12,7 @@ use super::policy::FilePolicies;
 use super::removal::{Removed, Target};
 use super::replay::{Replay, Tracker};
 use super::run::{Driver, OVERDUE};
+use super::sources::Hold;
 use super::traced::traced;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
@@ -32,8 +33,8 @@ pub(super) enum Command {
     Group(Group, oneshot::Sender<GroupView>),
     /// Change one group, on what is queued too.
     Change(Group, Change, Expiry, oneshot::Sender<Result<(), String>>),
-    /// Take such a change back; false when there is none.
-    TakeBack(Group, oneshot::Sender<Result<bool, String>>),
+    /// Take such a change back, or only these parts of it; false when there is none.
+    TakeBack(Group, Option<Change>, oneshot::Sender<Result<bool, String>>),
     /// The changes in force.
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
@@ -54,8 +55,14 @@ pub(super) enum Command {
     Upstream(oneshot::Sender<UpstreamInfo>),
     /// Change it, on what is queued too.
     ChangeUpstream(UpstreamChange, Expiry, oneshot::Sender<Result<(), String>>),
-    /// Take such a change back; false when there is none.
-    TakeBackUpstream(oneshot::Sender<Result<bool, String>>),
+    /// Take such a change back, or only these parts of it; false when there is none.
+    TakeBackUpstream(Option<UpstreamChange>, oneshot::Sender<Result<bool, String>>),
+    /// Close the breaker of this group, or the upstream's; false when nothing held it.
+    CloseBreaker(Option<Group>, oneshot::Sender<bool>),
+    /// Hold a source back, on what is queued too.
+    HoldSource((Arc<str>, Hold), String, Expiry, oneshot::Sender<Result<(), String>>),
+    /// Let it run again; false when it did.
+    ResumeSource(Arc<str>, oneshot::Sender<Result<bool, String>>),
     /// Work on this replay from now on.
     Replay(Arc<Replay>, oneshot::Sender<()>),
     /// Take back what a replay has in lanes.
@@ -112,8 +119,8 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             driver.engine.set_policy(&group, driver.policies.of(&group), now);
             answer(reply, changed);
         }
-        Command::TakeBack(group, reply) => {
-            let taken = driver.policies.take_back(&group);
+        Command::TakeBack(group, only, reply) => {
+            let taken = driver.policies.take_back(&group, only.as_ref());
             driver.engine.set_policy(&group, driver.policies.of(&group), now);
             answer(reply, taken);
         }
@@ -153,10 +160,18 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             driver.apply_upstream(now);
             answer(reply, changed);
         }
-        Command::TakeBackUpstream(reply) => {
-            let taken = driver.upstream.take_back();
+        Command::TakeBackUpstream(only, reply) => {
+            let taken = driver.upstream.take_back(only.as_ref());
             driver.apply_upstream(now);
             answer(reply, taken);
+        }
+        Command::CloseBreaker(Some(group), reply) => answer(reply, driver.engine.close_group_breaker(&group, now)),
+        Command::CloseBreaker(None, reply) => answer(reply, driver.engine.close_breaker(now)),
+        Command::HoldSource(what, by, expiry, reply) => {
+            answer(reply, driver.shared.held.hold(what, by, expiry, &mut driver.engine, now));
+        }
+        Command::ResumeSource(source, reply) => {
+            answer(reply, driver.shared.held.resume(&source, &mut driver.engine, now));
         }
         Command::Replay(job, reply) => {
             driver.work_on(job);

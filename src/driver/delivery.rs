@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::backlog::{self, Backlogs};
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
 use super::removal::Removals;
 use super::replay::{End, Tracker};
 use super::requeue::Requeue;
+use super::sources::{Hold, SourceTable};
 use super::watch::Watch;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
@@ -33,6 +36,8 @@ const EVENT_BYTES: usize = 2048;
 pub(super) enum Done {
     /// An attempt, what its event waited for before it, and the event; `None` when that could not be read.
     Attempt(Ticket, Seq, Attempt, WaitSplit, Option<Arc<Event>>),
+    /// An attempt was not begun: the source of its event is paused, and its lane is to wait.
+    Parked(Ticket, Lane, Arc<Event>),
     /// A batch of settlements.
     Settled(Batch, Vec<Settle>, Result<usize, Error>),
     /// A lane's next events.
@@ -64,6 +69,18 @@ struct Ended {
     event: Option<(EventId, Group, Option<Trace>)>,
 }
 
+/// What is counted of a source's events.
+struct Counters {
+    metrics: EventMetrics,
+    pending: backlog::Pending,
+}
+
+impl Counters {
+    fn comes(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// What is under way, and what belongs to it.
 pub(super) struct Delivery {
     store: Arc<dyn LaneStore>,
@@ -71,7 +88,9 @@ pub(super) struct Delivery {
     policies: Arc<PolicyTable>,
     metrics: Arc<Metrics>,
     /// By source, as many as there ever were in this process.
-    counters: HashMap<Arc<str>, EventMetrics>,
+    counters: HashMap<Arc<str>, Counters>,
+    sources: Arc<SourceTable>,
+    backlogs: Arc<Backlogs>,
     work: JoinSet<Done>,
     cancels: HashMap<Ticket, oneshot::Sender<()>>,
     calls: Calls,
@@ -91,11 +110,14 @@ impl Delivery {
         deliver: Deliver,
         policies: Arc<PolicyTable>,
         metrics: Arc<Metrics>,
+        (sources, backlogs): (Arc<SourceTable>, Arc<Backlogs>),
     ) -> Self {
         Self {
             store,
             deliver,
             policies,
+            sources,
+            backlogs,
             watch: Watch::new(Arc::clone(&metrics)),
             metrics,
             counters: HashMap::new(),
@@ -132,10 +154,11 @@ impl Delivery {
         self.work.try_join_next()?.ok()
     }
 
-    fn counters(&mut self, source: &Arc<str>) -> &EventMetrics {
+    fn counters(&mut self, source: &Arc<str>) -> &Counters {
         // Nearly always it is there; then its name is not copied.
         if !self.counters.contains_key(source) {
-            self.counters.insert(Arc::clone(source), self.metrics.events_of(source));
+            let counters = Counters { metrics: self.metrics.events_of(source), pending: self.backlogs.of(source) };
+            self.counters.insert(Arc::clone(source), counters);
         }
         self.counters.get(source).expect("inserted just above")
     }
@@ -144,19 +167,23 @@ impl Delivery {
     /// matter (I1).
     pub(super) fn accepted(&mut self, event: &Event, suppressed: bool) {
         let counters = self.counters(&event.source);
-        counters.accepted();
+        counters.metrics.accepted();
         if suppressed {
-            counters.suppressed();
+            counters.metrics.suppressed();
+        } else {
+            counters.comes();
         }
         // Those that are not genuine have no key either, and a lane of their own.
         if event.group().is_fallback() {
-            counters.fallback(&event.key_source);
+            counters.metrics.fallback(&event.key_source);
         }
     }
 
     /// Counts an event that was suppressed and is pending now.
     pub(super) fn released(&mut self, source: &Arc<str>) {
-        self.counters(source).released();
+        let counters = self.counters(source);
+        counters.metrics.released();
+        counters.comes();
     }
 
     /// An event that is durable now, as the engine needs it.
@@ -183,7 +210,9 @@ impl Delivery {
                 tracker.entered(record, pending.as_ref());
             }
             let Some(pending) = pending else { continue };
-            self.counters(&record.source).replayed();
+            let counters = self.counters(&record.source);
+            counters.metrics.replayed();
+            counters.comes();
             if let Some(tracker) = &requeue.tracker {
                 self.follow(pending.seq, tracker, Arc::clone(&record.source));
             }
@@ -248,6 +277,7 @@ impl Delivery {
         let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.insert(dispatch.ticket, cancel);
+        let sources = Arc::clone(&self.sources);
         self.work.spawn(async move {
             let (ticket, seq) = (dispatch.ticket, dispatch.seq);
             let event = match kept {
@@ -258,6 +288,9 @@ impl Delivery {
                 Ok(event) => event,
                 Err(attempt) => return Done::Attempt(ticket, seq, attempt, dispatch.split, None),
             };
+            if sources.is(&event.source, Hold::Paused) {
+                return Done::Parked(ticket, dispatch.lane, event);
+            }
             let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
             Done::Attempt(ticket, seq, attempt, dispatch.split, Some(event))
         });
@@ -267,6 +300,7 @@ impl Delivery {
         let store = Arc::clone(&self.store);
         let records: Vec<Settlement> = settlements.iter().map(|settle| self.record(settle)).collect();
         self.ending = records.iter().filter(|record| record.verdict.ends()).count() as u64;
+        self.backlogs.begun();
         self.work.spawn(async move {
             let settled = store.settle(records).await;
             Done::Settled(batch, settlements, settled)
@@ -315,6 +349,11 @@ impl Delivery {
                 self.ended.insert(seq, Ended { note: outcome::note(&attempt, waited), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
             }
+            Done::Parked(ticket, lane, event) => {
+                self.cancels.remove(&ticket);
+                self.sources.park(&event.source, lane, engine, now);
+                engine.on_finished(ticket, Ending::NotSent, Duration::ZERO, now);
+            }
             Done::Live(None) | Done::Noted(Ok(())) => {}
             Done::Noted(Err(error)) => tracing::warn!(error, "it is written again later"),
             Done::Live(Some(LiveEnd { ticket, ending, took, error })) => {
@@ -333,10 +372,12 @@ impl Delivery {
                 for settle in settlements {
                     self.settled(&settle);
                 }
+                self.backlogs.known();
                 engine.on_settled(batch, now);
             }
             Done::Settled(batch, settlements, Err(error)) => {
                 tracing::error!(%error, count = settlements.len(), "settlements were not written; they are tried again");
+                self.backlogs.known();
                 engine.on_settle_failed(batch, now);
             }
             Done::Loaded(lane, n, Ok(pending)) => {
@@ -380,16 +421,18 @@ impl Delivery {
             (source, event) = (ending.source, Some((ending.id, ending.group, None)));
         }
         match &settle.verdict {
-            engine::Verdict::Delivered => self.counters(&source).delivered(),
+            engine::Verdict::Delivered => self.counters(&source).metrics.delivered(),
             engine::Verdict::Dead(reason) => {
                 let trace_id = event.as_ref().and_then(|(_, _, trace)| trace.map(Trace::id_text));
                 let (id, group) = event.map(|(id, group, _)| (id.to_string(), group.to_string())).unwrap_or_default();
                 tracing::warn!(id, group, trace_id, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
-                self.counters(&source).dead();
+                self.counters(&source).metrics.dead();
             }
-            engine::Verdict::Discarded => self.counters(&source).discarded(),
-            _ => {}
+            engine::Verdict::Discarded => self.counters(&source).metrics.discarded(),
+            _ => return self.window.forget(settle.seq),
         }
+        let pending = Arc::clone(&self.counters(&source).pending);
+        self.backlogs.ended(&pending, settle.seq);
         self.window.forget(settle.seq);
     }
 }

@@ -6,6 +6,7 @@
 mod admission;
 pub mod alerts;
 mod append;
+mod backlog;
 pub mod budget;
 pub mod change;
 mod command;
@@ -23,6 +24,7 @@ pub mod removal;
 pub mod replay;
 mod requeue;
 mod run;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod traced;
@@ -37,7 +39,8 @@ use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
-use crate::deliver::Deliver;
+pub use crate::deliver::{AddressState, AddressView};
+use crate::deliver::{Addresses, Deliver};
 use crate::engine::{Admitted, Engine, Excess, Over, Settings};
 pub use crate::engine::{
     BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, HungAttempts, Policy, Rate, Removal,
@@ -46,11 +49,12 @@ pub use crate::engine::{
 use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
 use crate::spans::Recorder;
-use crate::store::notebook::Notebook;
+pub use crate::store::notebook::Notebook;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
 
 pub use alerts::{Alert, Alerts, Tested};
+use backlog::Backlogs;
 pub use budget::{Budget, Charge, Crowded};
 pub use change::{Change, Dated, Expiry, InParts, Live, UpstreamChange};
 use command::Command;
@@ -71,6 +75,8 @@ use replay::Replays;
 pub use replay::{Filter, NoReplay, Plan, ReplayView, Standing};
 pub use requeue::{NotReplayed, Replayed};
 pub use run::Driver;
+use sources::SourceTable;
+pub use sources::{Hold, SourceHold};
 use upstream::UpstreamTable;
 pub use watch::{Failure, LastAnswers};
 
@@ -81,6 +87,10 @@ const WAITING_MAX: usize = 16_384;
 /// Live requests that may wait for the driver to take them up, which takes one turn of its loop; the queues are the engine's. Theirs is a
 /// channel of its own, for submissions wait in the other one while the disk is slow.
 const CALLS_MAX: usize = 1_024;
+
+/// When a sender may try again whose group's backlog was found full by the store: the pace of that group is known to the node that
+/// delivers for it, which need not be this one.
+const BACKLOG_AGAIN: Duration = Duration::from_secs(5);
 
 /// The driver made no turn for this long: something holds it, and `/healthz` says so.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
@@ -136,6 +146,12 @@ pub enum Shed {
     /// This node is ending.
     #[error("this node is ending")]
     Draining,
+    /// A person lets this source run dry.
+    #[error("this source takes no requests for now")]
+    SourceDraining,
+    /// A person paused this source, and nothing of a request that waits for its answer can be kept.
+    #[error("this source is paused")]
+    SourcePaused,
     /// The store did not answer in time; the event may have been stored all the same.
     #[error("the store did not answer in time")]
     TooSlow,
@@ -153,6 +169,8 @@ impl Shed {
             Self::Busy => "busy",
             Self::Unavailable => "unavailable",
             Self::Draining => "draining",
+            Self::SourceDraining => "source_draining",
+            Self::SourcePaused => "source_paused",
             Self::TooSlow => "too_slow",
         }
     }
@@ -172,6 +190,7 @@ impl From<Refusal> for Shed {
         match refusal {
             Refusal::Full => Self::Full,
             Refusal::GroupTooLarge => Self::GroupTooLarge,
+            Refusal::Backlog => Self::Backlog(BACKLOG_AGAIN),
             Refusal::Unavailable => Self::Unavailable,
         }
     }
@@ -204,6 +223,9 @@ struct Shared {
     beat: AtomicU64,
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
+    addresses: RwLock<Option<Addresses>>,
+    held: Arc<SourceTable>,
+    backlogs: Arc<Backlogs>,
     rejections: Rejections,
     replays: Arc<Replays>,
     jobs: Jobs,
@@ -258,6 +280,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let known = parts.notebook.beside("known-groups");
     let newcomers =
         Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
+    let held = Arc::new(SourceTable::open(parts.notebook.beside("sources.json"))?);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
@@ -269,6 +292,9 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         beat: AtomicU64::new(started.mono.0),
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
+        addresses: RwLock::new(None),
+        held,
+        backlogs: Arc::default(),
         rejections: Rejections::default(),
         replays,
         jobs,
@@ -289,6 +315,18 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
 pub struct Ended;
 
 impl Handle {
+    /// Whether a person lets this source take requests; `live`: one that waits for the upstream's answer, of which nothing is kept.
+    ///
+    /// # Errors
+    /// Why not; the sender gets it as its answer.
+    pub fn takes(&self, source: &str, live: bool) -> Result<(), Shed> {
+        match self.shared.held.of(source).map(|hold| hold.held) {
+            Some(Hold::Draining) => Err(Shed::SourceDraining),
+            Some(Hold::Paused) if live => Err(Shed::SourcePaused),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a live request could be taken now, asked before its body is read. It needs no room in the store.
     ///
     /// # Errors
@@ -428,12 +466,20 @@ impl Handle {
         self.ask(|reply| Command::Change(group, change, expiry, reply)).await
     }
 
-    /// Takes a change back; false when there is none. The inner error says why it could not be written down.
+    /// Takes a change back, or only the parts that `only` gives; false when there is none. The inner error says why it could not be written down.
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn take_back(&self, group: Group) -> Result<Result<bool, String>, Ended> {
-        self.ask(|reply| Command::TakeBack(group, reply)).await
+    pub async fn take_back(&self, group: Group, only: Option<Change>) -> Result<Result<bool, String>, Ended> {
+        self.ask(|reply| Command::TakeBack(group, only, reply)).await
+    }
+
+    /// Closes the breaker of this group, or the upstream's, and ends a `Retry-After`; false when nothing held it.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn close_breaker(&self, group: Option<Group>) -> Result<bool, Ended> {
+        self.ask(|reply| Command::CloseBreaker(group, reply)).await
     }
 
     /// The changes in force.
@@ -501,12 +547,48 @@ impl Handle {
         self.ask(|reply| Command::ChangeUpstream(change, expiry, reply)).await
     }
 
-    /// Takes such a change back; false when there is none. The inner error says why it could not be written down.
+    /// Takes such a change back, or only the parts that `only` gives; false when there is none. The inner error says why it could not be
+    /// written down.
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn take_back_upstream(&self) -> Result<Result<bool, String>, Ended> {
-        self.ask(Command::TakeBackUpstream).await
+    pub async fn take_back_upstream(&self, only: Option<UpstreamChange>) -> Result<Result<bool, String>, Ended> {
+        self.ask(|reply| Command::TakeBackUpstream(only, reply)).await
+    }
+
+    /// How a person holds a source back; `None`: it runs.
+    #[must_use]
+    pub fn held_source(&self, source: &str) -> Option<SourceHold> {
+        self.shared.held.of(source)
+    }
+
+    /// Pending events of a source; `None` while those from before the start are being counted.
+    #[must_use]
+    pub fn backlog_of(&self, source: &str) -> Option<u64> {
+        self.shared.backlogs.pending(source)
+    }
+
+    /// Holds a source back from now on, on what is queued too; remembered over a restart. `by` says who. The inner error says why it
+    /// could not be written down.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn hold_source(
+        &self,
+        source: Arc<str>,
+        held: Hold,
+        by: String,
+        expiry: Expiry,
+    ) -> Result<Result<(), String>, Ended> {
+        self.ask(|reply| Command::HoldSource((source, held), by, expiry, reply)).await
+    }
+
+    /// Lets a source run again; false when it did. The inner error says why it could not be written down.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn resume_source(&self, source: Arc<str>) -> Result<Result<bool, String>, Ended> {
+        self.ask(|reply| Command::ResumeSource(source, reply)).await
     }
 
     /// Other numbers, policies and another way to the upstream, from the next lease on.
@@ -576,6 +658,24 @@ impl Handle {
     /// Replaces the list of sources.
     pub fn set_sources(&self, sources: Vec<SourceInfo>) {
         *self.shared.sources.write() = sources.into();
+    }
+
+    /// How each address of the upstream stands, in the order of the configuration.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<AddressView> {
+        let addresses = self.shared.addresses.read().clone();
+        addresses.map(|addresses| addresses.views()).unwrap_or_default()
+    }
+
+    /// Other addresses, or the same ones anew.
+    pub fn set_addresses(&self, addresses: Addresses) {
+        *self.shared.addresses.write() = Some(addresses);
+    }
+
+    /// Writes how the addresses stand into the metrics.
+    pub fn show_addresses(&self) {
+        let views = self.addresses();
+        self.shared.metrics.addresses.show(views.iter().map(|view| (&*view.address, view.share, view.in_flight)));
     }
 
     /// The refusals of late.

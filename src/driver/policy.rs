@@ -112,15 +112,19 @@ impl PolicyTable {
         self.keep(next)
     }
 
-    /// Takes a change back; false when there is none.
+    /// Takes a change back, or only the parts of it that `only` gives; false when there is none.
     ///
     /// # Errors
     /// It could not be written down, in words; nothing changed.
-    pub(super) fn take_back(&self, group: &Group) -> Result<bool, String> {
+    pub(super) fn take_back(&self, group: &Group, only: Option<&Change>) -> Result<bool, String> {
         let mut next = self.live.read().clone();
-        let there = next.remove(group).is_some();
+        let Some(mut live) = next.remove(group) else { return Ok(false) };
+        let taken = live.take_back(only);
+        if !live.is_empty() {
+            next.insert(group.clone(), live);
+        }
         self.keep(next)?;
-        Ok(there)
+        Ok(taken)
     }
 
     /// Ends the parts of changes that have expired, and says for whom.
@@ -255,7 +259,7 @@ mod tests {
         assert!(again.expire(now.plus(Duration::from_hours(23))).is_empty());
         assert_eq!(again.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&big));
         assert_eq!(again.of(&big), Policy { weight: 2.0, named: true, ..Policy::default() });
-        assert_eq!(again.take_back(&big), Ok(true));
+        assert_eq!(again.take_back(&big, None), Ok(true));
         assert_eq!(again.of(&big).weight, 4.0);
         again.change(&big, Change { paused: Some(false), ..Change::default() }, Expiry::Usual, now).unwrap();
         assert!(again.live().is_empty(), "it runs by the file");

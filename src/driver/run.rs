@@ -28,8 +28,8 @@ use super::upstream::UpstreamTable;
 use super::{Fact, Shared, Submission, recover, replay};
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, Engine, Was};
-use crate::event::{Mono, Now};
-use crate::store::{Error, Status};
+use crate::event::{Mono, Now, Seq};
+use crate::store::{Error, Query, Status};
 
 /// How often gauges are set, expired changes end and the beat is shown when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
@@ -68,8 +68,9 @@ impl Driver {
         deliver: Deliver,
     ) -> Self {
         let deliver = traced(deliver, Arc::clone(&shared.spans));
+        let held = (Arc::clone(&shared.held), Arc::clone(&shared.backlogs));
         let delivery =
-            Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics));
+            Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics), held);
         let appends = Appends::new(Arc::clone(&shared));
         let (jobs, replays) = (JoinSet::new(), JoinSet::new());
         let admission = Admission::new(Arc::clone(&shared), newcomers);
@@ -98,6 +99,7 @@ impl Driver {
     pub async fn recover(&mut self) -> Result<(), Error> {
         let now = self.shared.clock.now();
         let interrupted = recover::recover(&self.shared.store, &mut self.engine, now).await?;
+        self.count_backlogs().await?;
         let totals = self.engine.totals();
         if totals.recovered > 0 {
             tracing::info!(pending = totals.recovered, interrupted, "events from before are taken up");
@@ -118,6 +120,16 @@ impl Driver {
             );
             self.jobs.spawn(job::resume(job, self.asking.clone(), Arc::clone(&self.shared)));
         }
+        Ok(())
+    }
+
+    /// Has what is pending counted by source, beside everything else.
+    async fn count_backlogs(&mut self) -> Result<(), Error> {
+        let newest = self.shared.store.list(Query { limit: 1, ..Query::default() }).await?;
+        let last = newest.records.first().map(|record| record.seq).or(newest.next);
+        self.shared.backlogs.begin(last.unwrap_or(Seq(0)));
+        let shared = Arc::clone(&self.shared);
+        self.jobs.spawn(async move { shared.backlogs.count(&*shared.store).await });
         Ok(())
     }
 
@@ -252,6 +264,9 @@ impl Driver {
         if self.upstream.expire(now.wall) {
             tracing::info!("a change of the upstream has expired");
             self.apply_upstream(now);
+        }
+        for source in self.shared.held.expire(&mut self.engine, now) {
+            tracing::info!(source, "a source runs again: the end of its pause or drain has come");
         }
         self.delivery.watch.tick();
         while self.jobs.try_join_next().is_some() {}

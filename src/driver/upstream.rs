@@ -69,14 +69,15 @@ impl UpstreamTable {
         self.keep(live)
     }
 
-    /// Takes the change back; false when there is none.
+    /// Takes the change back, or only the parts of it that `only` gives; false when there is none.
     ///
     /// # Errors
     /// It could not be written down, in words; nothing changed.
-    pub(super) fn take_back(&mut self) -> Result<bool, String> {
-        let there = !self.live.is_empty();
-        self.keep(Live::default())?;
-        Ok(there)
+    pub(super) fn take_back(&mut self, only: Option<&UpstreamChange>) -> Result<bool, String> {
+        let mut live = self.live.clone();
+        let taken = live.take_back(only);
+        self.keep(live)?;
+        Ok(taken)
     }
 
     /// Ends the parts of changes that have expired; whether one has.
@@ -120,10 +121,10 @@ mod tests {
         assert!(!again.expire(now.plus(Duration::from_hours(23))));
         assert!(again.expire(now.plus(Duration::from_hours(24))));
         assert_eq!((again.settings().slots, again.is_paused()), (8, false), "each part ends by itself");
-        assert_eq!(again.take_back(), Ok(true));
+        assert_eq!(again.take_back(None), Ok(true));
         assert_eq!(again.settings().slots, 100);
         assert_eq!(UpstreamTable::open(Settings::default(), notebook()).unwrap().live(), Live::default());
-        assert_eq!(again.take_back(), Ok(false));
+        assert_eq!(again.take_back(None), Ok(false));
     }
 
     #[test]

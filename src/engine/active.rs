@@ -84,6 +84,7 @@ impl Engine {
             return;
         }
         let Some(lane) = self.lanes.remove(lid) else { return };
+        self.parked -= usize::from(lane.is_parked());
         let gid = lane.group;
         let Some(group) = self.groups.get_mut(gid) else { return };
         // Its number will be another lane's: nothing may stand under it any more.

@@ -167,6 +167,17 @@ impl Upstream {
         }
     }
 
+    /// A person knows that it is well: it closes, and what it asked for itself is over. False when it was closed.
+    pub(super) fn close_by_hand(&mut self, slots: u32, now: Mono) -> bool {
+        let holds = !self.is_closed() || self.is_held(now);
+        self.held_until = Mono(0);
+        if !self.is_closed() {
+            self.openings = 0;
+            self.close(slots);
+        }
+        holds
+    }
+
     /// A 503 of `group` had a `Retry-After`; `alone` when its scope said that it is meant for the upstream.
     pub(super) fn asked(&mut self, settings: &UpstreamBreaker, group: u32, delay: Duration, alone: bool, now: Mono) {
         remember(&mut self.asked, group, now, ASKS);

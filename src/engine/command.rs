@@ -1,14 +1,17 @@
 //! What people and the configuration want (R5).
 
+use std::sync::Arc;
+
 use super::counts::Stage;
 use super::due::Place;
 use super::fact::{Removal, Was};
+use super::notice::Notice;
 use super::overflow::Member;
 use super::request::Settle;
 use super::settle::After;
 use super::tags::Weight;
 use super::{Engine, Policies, Policy, Settings};
-use crate::event::{Group, Lane, Now, Seq};
+use crate::event::{Group, Lane, Mono, Now, Seq};
 
 impl Engine {
     /// Other numbers for everybody, from the next lease on.
@@ -71,6 +74,31 @@ impl Engine {
         self.set_paused(group, false, now);
     }
 
+    /// The lane's next event is of a source that a person paused: the lane waits, with all that stands behind that event, until
+    /// [`unpark`](Self::unpark). Whoever finds that out has the event's lease, and gives it back with [`Ending::NotSent`](super::Ending::NotSent)
+    /// afterwards, so that the lane is not served once more in between. Other lanes of its group and live requests go on.
+    pub fn park(&mut self, lane: &Lane, source: Arc<str>, now: Now) {
+        let now = self.tick(now);
+        let Some(lid) = self.find(lane) else { return };
+        if let Some(lane) = self.lanes.get_mut(lid) {
+            self.parked += usize::from(!lane.is_parked());
+            lane.rare.parked = Some(source);
+        }
+        self.touch(lid, now.mono);
+    }
+
+    /// The lane goes on.
+    pub fn unpark(&mut self, lane: &Lane, now: Now) {
+        let now = self.tick(now);
+        let Some(lid) = self.find(lane) else { return };
+        let Some(lane) = self.lanes.get_mut(lid) else { return };
+        if lane.is_parked() {
+            lane.rare.parked = None;
+            self.parked -= 1;
+            self.touch(lid, now.mono);
+        }
+    }
+
     fn set_paused(&mut self, group: &Group, paused: bool, now: Now) {
         let now = self.tick(now);
         let Some(gid) = self.gid_of(group) else { return };
@@ -86,6 +114,34 @@ impl Engine {
         if paused {
             self.turn_all_away(self.now);
         }
+    }
+
+    /// A person knows that the upstream is well: its breaker closes, and a `Retry-After` of it is over. Attempts come back as after any
+    /// closing, few at first. False when nothing held it.
+    pub fn close_breaker(&mut self, now: Now) -> bool {
+        let now = self.tick(now);
+        let was_closed = self.upstream.breaker.is_closed();
+        let held = self.upstream.breaker.close_by_hand(self.settings.slots, now.mono);
+        if !was_closed {
+            let after = now.mono.since(self.upstream.breaker.opened());
+            self.notices.push(Notice::UpstreamClosed { after });
+        }
+        held
+    }
+
+    /// The same of one group's breaker, and of a `Retry-After` that holds it. False when nothing held it.
+    pub fn close_group_breaker(&mut self, group: &Group, now: Now) -> bool {
+        let now = self.tick(now);
+        let Some(gid) = self.gid_of(group) else { return false };
+        let Some(group) = self.groups.get_mut(gid) else { return false };
+        let opened = std::mem::take(&mut group.breaker).opened();
+        let held = std::mem::replace(&mut group.held_until, Mono(0)) > now.mono;
+        if let Some(opened) = opened {
+            let after = now.mono.since(opened);
+            self.notices.push(Notice::GroupClosed { group: group.name.clone(), after });
+        }
+        self.touch_group(gid, now.mono);
+        opened.is_some() || held
     }
 
     /// No further lease, for good. What is in flight ends and is settled; see [`is_drained`](Self::is_drained).

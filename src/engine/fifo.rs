@@ -11,6 +11,10 @@ pub(super) struct Fifo {
     /// One that came when there was no other.
     first: Option<Ev>,
     /// What came after it. Kept when it is empty, for who had two has two again.
+    #[expect(
+        clippy::box_collection,
+        reason = "8 bytes in place of 32 in each of a million lanes that never have two events"
+    )]
     rest: Option<Box<VecDeque<Ev>>>,
 }
 
@@ -75,7 +79,8 @@ mod tests {
         assert_eq!(fifo.front().map(|ev| ev.seq), Some(Seq(2)));
         let left: Vec<u64> = std::iter::from_fn(|| fifo.pop_front()).map(|ev| ev.seq.0).collect();
         assert_eq!(left, [2, 3, 5]);
-        assert!(fifo.is_empty() && fifo.len() == 0);
+        assert!(fifo.is_empty());
+        assert_eq!(fifo.len(), 0);
         fifo.push_back(Ev::new(Seq(6)));
         assert_eq!(fifo.len(), 1);
     }

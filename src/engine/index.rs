@@ -122,7 +122,7 @@ mod tests {
     /// Few homes and fewer marks, so that numbers meet all the time; the first six have the same hash.
     fn hash(number: u32) -> u64 {
         let n = u64::from(number / 6);
-        (n % 5) << 32 | n * 7
+        ((n % 5) << 32) | (n * 7)
     }
 
     proptest! {

@@ -6,6 +6,7 @@
 //! behind a large replay. Those with an order key come with the scan of the fresh ones, for the key's sake, and wait with the replays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::Counts;
@@ -108,6 +109,8 @@ pub(super) struct Rare {
     ahead: BTreeSet<Seq>,
     /// Retrying events of this lane from here on are not all in memory; with when to look for them.
     pub(super) missed: Option<((Wall, Seq), Mono)>,
+    /// Its next event is of something that a person paused, by this name: the lane waits with it.
+    pub(super) parked: Option<Arc<str>>,
 }
 
 impl Rare {
@@ -127,6 +130,7 @@ impl Rare {
             gone: BTreeMap::new(),
             ahead: BTreeSet::new(),
             missed: None,
+            parked: None,
         }
     }
 }
@@ -173,6 +177,9 @@ impl LaneState {
 
     /// What it has to do; `None` when nothing may go.
     pub(super) fn kind(&self) -> Option<Kind> {
+        if self.is_parked() {
+            return None;
+        }
         match (self.has_open(), self.has_due(), self.has_replay()) {
             (true, ..) => Some(Kind::Open),
             (false, true, true) => Some(Kind::Either),
@@ -215,6 +222,11 @@ impl LaneState {
     /// Its next events are being read, or have to be before any may go.
     pub(super) fn is_reading(&self) -> bool {
         self.loading.is_some() || (self.unread_retries && self.blocked)
+    }
+
+    /// It waits for a person to end a pause.
+    pub(super) fn is_parked(&self) -> bool {
+        self.rare.parked.is_some()
     }
 
     /// The order keys are as many as may be.

@@ -165,6 +165,8 @@ pub struct Engine {
     dedicated: Dedications,
     /// Groups that a person paused, active or not.
     paused: BTreeSet<Group>,
+    /// Lanes that wait with a source's pause: mostly none, and then nobody looks for one.
+    parked: usize,
 
     // R1, R3.
     field: Field,
@@ -240,6 +242,7 @@ impl Engine {
             coming: Coming::default(),
             dedicated: Dedications::default(),
             paused: BTreeSet::new(),
+            parked: 0,
             field: Field::default(),
             inner_places: Places::default(),
             v: Tag::default(),

@@ -1,17 +1,20 @@
 //! Whose turn it is: standing in the field, the head start, the pick (R1, R3, R4, R4b, R8, R11).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::Stage;
 use super::ev::Ev;
 use super::field::Class;
-use super::group::Standing;
+use super::group::{GroupState, Standing};
+use super::lane::LaneState;
 use super::lease::{Lease, Work};
 use super::live::Call;
 use super::own::Within;
 use super::price::price;
 use super::request::{BreakerState, Settle, Ticket, Verdict};
 use super::settle::After;
+use super::slab::Slab;
 use super::tags::{Tag, Turn, Weight};
 use super::wait::Cause;
 use super::{Engine, LOADS_MAX, Settings, micros};
@@ -27,6 +30,11 @@ const WAKE_JITTER: Duration = Duration::from_millis(50);
 /// The head start of a lane of that weight.
 pub(super) fn burst(settings: &Settings, weight: Weight) -> Tag {
     Tag::of(micros(settings.burst), weight)
+}
+
+/// The paused source that a lane of the group waits with.
+pub(super) fn parked_by<'a>(lanes: &'a Slab<LaneState>, group: &GroupState) -> Option<&'a Arc<str>> {
+    group.lanes().find_map(|lid| lanes.get(lid)?.rare.parked.as_ref())
 }
 
 impl Engine {
@@ -80,7 +88,8 @@ impl Engine {
             }
         }
         let Some(group) = self.groups.get_mut(gid) else { return };
-        group.stops.note(Cause::of(standing, group.counts.queued > 0), now);
+        let parked = self.parked > 0 && standing == Standing::Idle && parked_by(&self.lanes, group).is_some();
+        group.stops.note(Cause::of(standing, group.counts.queued > 0, parked), now);
         match wake {
             Some(at) => {
                 let jitter = if standing == Standing::Limited { self.rng.part_of(WAKE_JITTER) } else { Duration::ZERO };

@@ -1,11 +1,13 @@
 //! What stands, for people, metrics and the driver. Nothing here changes anything.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::field::Class;
 use super::group::{GroupState, Standing};
 use super::request::{BreakerState, GroupView, Held, Slots, Sort, State, Totals};
+use super::schedule::parked_by;
 use super::stats::Minute;
 use super::{Engine, ev, lane};
 use crate::event::{Group, Mono, WaitSplit};
@@ -309,6 +311,7 @@ impl Engine {
             Standing::Ready(_) | Standing::Own(_) if self.upstream.paused => State::Paused,
             Standing::Ready(_) | Standing::Own(_) if self.upstream.breaker.is_held(self.now) => State::Held,
             Standing::Idle if group.counts.queued > 0 && self.upstream.paused => State::Paused,
+            Standing::Idle if self.parked_by(group).is_some() => State::Paused,
             Standing::Idle if group.counts.queued > 0 && self.is_reading(group) => State::Ready,
             Standing::Idle if group.counts.queued > 0 => State::Held,
             Standing::Idle => State::Idle,
@@ -328,6 +331,10 @@ impl Engine {
         }
     }
 
+    fn parked_by(&self, group: &GroupState) -> Option<&Arc<str>> {
+        if self.parked == 0 { None } else { parked_by(&self.lanes, group) }
+    }
+
     /// Why a group does not run, in words.
     fn reason(&self, group: &GroupState, state: State, due: Option<Mono>, now: Mono) -> String {
         let left = |until: Mono| until.since(now).as_millis().div_ceil(1_000);
@@ -345,6 +352,10 @@ impl Engine {
             State::Capped => format!("{} attempts in flight, its cap", group.in_flight()),
             State::Limited => "its rate has no token now".into(),
             State::Paused if group.is_paused() => "paused".into(),
+            State::Paused if !self.upstream.paused => match self.parked_by(group) {
+                Some(source) => format!("its next event is of the source {source}, which is paused"),
+                None => "paused".into(),
+            },
             State::Paused => "the upstream is paused".into(),
             State::Broken => match (group.breaker.may_go(0, now), self.breaker()) {
                 (Err(Some(until)), _) => format!("its breaker is open for {} s more", left(until)),

@@ -43,7 +43,7 @@ impl Tag {
     }
 
     fn whole(self) -> i128 {
-        i128::from(self.high) << 64 | i128::from(self.low)
+        (i128::from(self.high) << 64) | i128::from(self.low)
     }
 
     /// What `micros` of worker time are to a lane of this weight.

@@ -39,9 +39,11 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// Of a group that stands there; `queued` when it has fresh events.
-    pub(super) fn of(standing: Standing, queued: bool) -> Self {
+    /// Of a group that stands there; `queued` when it has fresh events, `parked` when one of its lanes waits with a source's pause.
+    pub(super) fn of(standing: Standing, queued: bool, parked: bool) -> Self {
         match standing {
+            // A pause, whoever it is meant for.
+            Standing::Idle if parked => Self::Stopped(WaitReason::GroupPaused),
             // With something to do and nothing at hand, its events are being read.
             Standing::Idle if queued => Self::Stopped(WaitReason::Store),
             Standing::Ready(class) | Standing::Own(class) if class.is_gated() => Self::Gated(class),

@@ -333,6 +333,7 @@ async fn receive(
     if declared.is_some_and(|bytes| bytes > limits.body) {
         return Err(Refused::TooLarge(limits.body));
     }
+    front.handle.takes(&source.name, source.relay.is_some()).map_err(Refused::Shed)?;
     let ready = if source.relay.is_some() { front.handle.ready_live() } else { front.handle.ready() };
     ready.map_err(Refused::Shed)?;
     let budget = front.budget.with_limit(limits.buffered);

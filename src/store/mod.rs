@@ -42,6 +42,7 @@ pub mod memory;
 mod moments;
 pub mod notebook;
 mod record;
+pub mod redis;
 mod repeats;
 mod row;
 mod state;
@@ -63,6 +64,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait LaneStore: Send + Sync + 'static {
     /// Makes `batch` durable, whole or not at all, and numbers it: the answer has the seq of the first event, the
     /// others follow without a gap. An empty batch is an error of the caller and gives the next free seq.
+    /// A store in shards does so shard by shard, and says for each event what became of it ([`Appended::places`]).
     fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Appended, Error>>;
 
     /// Makes `batch` durable, whole or not at all. The answer is how many of them were about an event that
@@ -112,10 +114,13 @@ pub trait LaneStore: Send + Sync + 'static {
 /// A batch that was appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The seq of its first event.
+    /// The seq of its first event that was stored; of a batch without any, the next free one.
     pub first: Seq,
     /// Those of its events that were stored as suppressed, in their order.
     pub repeats: Vec<Repeat>,
+    /// What became of each event, where they do not just follow `first` without a gap: a store in shards numbers each shard on its own
+    /// and may refuse a part of a batch. Empty otherwise. [`Appended::place`] answers for both.
+    pub places: Vec<Result<Seq, Refusal>>,
 }
 
 /// An event that repeats another one.
@@ -128,9 +133,9 @@ pub struct Repeat {
 }
 
 impl From<Seq> for Appended {
-    /// A batch without repeats.
+    /// A batch without repeats whose events follow one another.
     fn from(first: Seq) -> Self {
-        Self { first, repeats: Vec::new() }
+        Self { first, repeats: Vec::new(), places: Vec::new() }
     }
 }
 
@@ -406,6 +411,8 @@ pub enum Refusal {
     Full,
     /// This group holds so much of the little room left that others would suffer: answer 429.
     GroupTooLarge,
+    /// As many events of this group are pending as may be: answer 429.
+    Backlog,
     /// The store takes no writes: answer 503.
     Unavailable,
 }

@@ -17,6 +17,7 @@
 //! log is read again. As long as one of them exists, something later in the log must say what became of the event.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,7 +25,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::wire::{Damaged, GROUP_BYTES_MAX, Reader, put_bytes, put_number, put_option, put_place, put_text, put_wall};
 use super::{AttemptNote, Status, Verdict};
-use crate::event::{Event, EventId, Fingerprint, KeySource, Missing, Seq, Trace, WaitReason, WaitSplit, Wall};
+use crate::event::{
+    Event, EventId, Fingerprint, Group, KeySource, Lane, Missing, Seq, Trace, WaitReason, WaitSplit, Wall,
+};
 
 /// Bytes of a frame before its payload.
 pub(super) const FRAME_BYTES: usize = 8;
@@ -306,7 +309,7 @@ fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, Damaged> {
     })
 }
 
-fn put_note(out: &mut Vec<u8>, note: &AttemptNote) {
+pub(super) fn put_note(out: &mut Vec<u8>, note: &AttemptNote) {
     put_number(out, u64::from(note.number));
     put_wall(out, note.started);
     put_number(out, note.took.as_secs());
@@ -337,7 +340,7 @@ const REFUSED: u8 = 1;
 /// In a note's last byte: what was waited for follows. Notes from before waits were split have none.
 const WAITED: u8 = 2;
 
-fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged> {
+pub(super) fn read_note(reader: &mut Reader<'_>, form: Form) -> Result<AttemptNote, Damaged> {
     let number = reader.number_u32("an attempt's number")?;
     let started = reader.wall("an attempt's start")?;
     let seconds = reader.number("an attempt's length")?;
@@ -488,6 +491,12 @@ pub(super) fn weight(event: &Event) -> u32 {
 pub(super) const BODY_BYTES_MAX: usize = 1 << 30;
 
 fn put_event(out: &mut Vec<u8>, event: &Event) {
+    put_head(out, event);
+    put_rest(out, event);
+}
+
+/// The first part of an event: what lists and schedulers need of it.
+pub(super) fn put_head(out: &mut Vec<u8>, event: &Event) {
     out.extend_from_slice(&event.id.0);
     put_wall(out, event.received);
     put_text(out, &event.source);
@@ -497,6 +506,10 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
     put_text(out, &event.verified);
     put_option(out, event.provider_event_id.as_deref(), put_text);
     put_option(out, event.event_type.as_deref(), put_text);
+}
+
+/// The second part: what is sent on.
+pub(super) fn put_rest(out: &mut Vec<u8>, event: &Event) {
     put_text(out, event.method.as_str());
     put_text(out, &event.target);
     put_option(out, event.forward.as_deref(), put_text);
@@ -529,11 +542,30 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
 }
 
 fn read_event(reader: &mut Reader<'_>, payload: &Bytes, form: Form) -> Result<Event, Damaged> {
-    let known = form >= Form::Present;
+    let head = read_head(reader)?;
+    read_rest(reader, payload, head, form)
+}
+
+/// What [`put_head`] wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) id: EventId,
+    pub(super) received: Wall,
+    pub(super) source: Arc<str>,
+    pub(super) lane: Lane,
+    pub(super) owner: Option<Lane>,
+    pub(super) key_source: KeySource,
+    pub(super) order: Option<Group>,
+    pub(super) verified: Arc<str>,
+    pub(super) provider_event_id: Option<Box<str>>,
+    pub(super) event_type: Option<Box<str>>,
+}
+
+pub(super) fn read_head(reader: &mut Reader<'_>) -> Result<Head, Damaged> {
     let (id, received, source) =
         (read_id(reader)?, reader.wall("the time of receipt")?, reader.shared_text("the source")?);
     let (lane, owner) = reader.place()?;
-    Ok(Event {
+    Ok(Head {
         id,
         received,
         source,
@@ -544,6 +576,23 @@ fn read_event(reader: &mut Reader<'_>, payload: &Bytes, form: Form) -> Result<Ev
         verified: reader.shared_text("the verification")?,
         provider_event_id: reader.option("the provider's id", |r| r.text("the provider's id").map(Into::into))?,
         event_type: reader.option("the event type", |r| r.text("the event type").map(Into::into))?,
+    })
+}
+
+/// What [`put_rest`] wrote, joined to its head. The body shares the memory of `payload`, which `reader` reads.
+pub(super) fn read_rest(reader: &mut Reader<'_>, payload: &Bytes, head: Head, form: Form) -> Result<Event, Damaged> {
+    let known = form >= Form::Present;
+    Ok(Event {
+        id: head.id,
+        received: head.received,
+        source: head.source,
+        lane: head.lane,
+        owner: head.owner,
+        key_source: head.key_source,
+        order: head.order,
+        verified: head.verified,
+        provider_event_id: head.provider_event_id,
+        event_type: head.event_type,
         method: Method::from_bytes(reader.bytes("the method")?).map_err(|_| Damaged("the method"))?,
         target: reader.text("the target")?.into(),
         forward: reader.option("the forward path", |r| r.text("the forward path").map(Into::into))?,

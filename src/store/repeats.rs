@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::record::{State, put_span, read_array, read_id, read_span};
 use super::wire::{Damaged, Reader, put_wall};
-use super::{Appended, Status};
-use crate::event::{Event, EventId, Wall};
+use super::{Appended, Refusal, Status};
+use crate::event::{Event, EventId, Seq, Wall};
 
 /// A fingerprint's hash.
 pub(super) type Hash = [u8; 16];
@@ -111,6 +111,19 @@ impl Appended {
         let at = self.repeats.binary_search_by_key(&number, |repeat| repeat.number).ok()?;
         self.repeats.get(at).map(|repeat| repeat.of)
     }
+
+    /// Where the `number`-th event of the batch, from 0, was stored, or why it was not.
+    ///
+    /// # Errors
+    ///
+    /// Nothing of that event was kept; sending it again is safe.
+    pub fn place(&self, number: usize) -> Result<Seq, Refusal> {
+        match self.places.get(number) {
+            Some(place) => *place,
+            None if self.places.is_empty() => Ok(Seq(self.first.0 + number as u64)),
+            None => Err(Refusal::Unavailable),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +143,16 @@ mod tests {
         }
         assert_eq!(Span::from_name("s-1-2"), None);
         assert_eq!(Span::from_name("k-1"), None);
+    }
+
+    #[test]
+    fn each_event_of_a_batch_has_its_place() {
+        let follows = Appended::from(Seq(7));
+        assert_eq!((follows.place(0), follows.place(3)), (Ok(Seq(7)), Ok(Seq(10))));
+        let places = vec![Err(Refusal::Backlog), Ok(Seq(9))];
+        let apart = Appended { places, ..Appended::from(Seq(9)) };
+        assert_eq!((apart.place(0), apart.place(1)), (Err(Refusal::Backlog), Ok(Seq(9))));
+        assert_eq!(apart.place(2), Err(Refusal::Unavailable), "there is no such event");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use fairlane::clock::{Clock, TestClock};
 use fairlane::deliver::{Fetcher, Resolve, Unfetched};
 use fairlane::metrics::Metrics;
 
-use super::tls::certificate;
+use super::tls::{certificate, roots};
 use super::upstream::{Talk, Upstream};
 use super::world::NOW;
 
@@ -14,13 +14,13 @@ const HOST: &str = "sns.eu-west-1.amazonaws.com";
 
 /// A provider that answers so, and a fetcher for which its name leads there.
 fn provider(script: impl Fn(&mut Talk) + Send + Sync + 'static) -> (Upstream, Fetcher, Arc<TestClock>) {
-    let (server, roots) = certificate(HOST);
+    let (server, ca) = certificate(HOST);
     let upstream = Upstream::tls(server, script);
     let address = upstream.address;
     let resolve: Resolve = Arc::new(move |_| Box::pin(std::future::ready(Ok(vec![address]))));
     let clock = Arc::new(TestClock::at(NOW));
     let watched: Arc<dyn Clock> = Arc::<TestClock>::clone(&clock);
-    let fetcher = Fetcher::reaching(resolve, roots, watched, Arc::new(Metrics::new("fsync")));
+    let fetcher = Fetcher::reaching(resolve, roots(&ca), watched, Arc::new(Metrics::new("fsync")));
     (upstream, fetcher, clock)
 }
 
@@ -92,11 +92,11 @@ async fn a_provider_that_does_not_answer_is_left_and_asked_again_later() {
 #[tokio::test]
 async fn another_s_certificate_is_a_failure() {
     let (server, _) = certificate(HOST);
-    let (_, roots) = certificate("other.example");
+    let (_, ca) = certificate("other.example");
     let upstream = Upstream::tls(server, saying("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned()));
     let address = upstream.address;
     let resolve: Resolve = Arc::new(move |_| Box::pin(std::future::ready(Ok(vec![address]))));
-    let fetcher = Fetcher::reaching(resolve, roots, Arc::new(TestClock::at(NOW)), Arc::new(Metrics::new("fsync")));
+    let fetcher = Fetcher::reaching(resolve, roots(&ca), Arc::new(TestClock::at(NOW)), Arc::new(Metrics::new("fsync")));
     let words = failure(fetcher.fetch(&url("/a.pem")).await);
     assert!(words.contains("certificate"), "{words}");
     assert!(upstream.seen().is_empty());

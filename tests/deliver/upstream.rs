@@ -189,6 +189,12 @@ impl Talk {
         self.seen.lock().iter().filter(|seen| seen.connection == self.connection).count()
     }
 
+    /// The last request that came on this connection.
+    pub(crate) fn last(&self) -> Seen {
+        let seen = self.seen.lock();
+        seen.iter().rfind(|seen| seen.connection == self.connection).cloned().expect("a request came")
+    }
+
     /// Says goodbye as TLS does, with bytes of its own (RFC 8446 section 6.1).
     pub(crate) fn say_goodbye(&mut self) {
         if let Stream::Tls(stream) = &mut self.stream {

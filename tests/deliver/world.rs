@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairlane::clock::TestClock;
-use fairlane::deliver::{Attempt, Client, Job, Settings};
+use fairlane::deliver::{Attempt, Client, Job, Settings, Tls};
 use fairlane::event::{Event, EventId, Group, KeySource, Lane, Wall};
 use fairlane::metrics::Metrics;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -37,10 +37,9 @@ impl World {
         Self { client, metrics }
     }
 
-    pub(crate) fn trusting(settings: Settings, roots: rustls::RootCertStore) -> Self {
-        let metrics = Arc::new(Metrics::new("fsync"));
-        let client = Client::with_roots(settings, roots, Arc::new(TestClock::at(NOW)), Arc::clone(&metrics)).unwrap();
-        Self { client, metrics }
+    /// A client that trusts the certificates of this PEM.
+    pub(crate) fn trusting(settings: Settings, ca: &str) -> Self {
+        Self::with(Settings { tls: Tls { ca: Some(ca.into()), identity: None }, ..settings })
     }
 
     /// One attempt of a small event, after which the client's own tasks have had their turn: a connection that is to be kept is
@@ -66,15 +65,7 @@ impl World {
 }
 
 pub(crate) fn settings(url: &str) -> Settings {
-    Settings {
-        url: url.parse().unwrap(),
-        timeout: LONG,
-        idle: LONG,
-        headers: Vec::new(),
-        signing_secret: None,
-        resign: None,
-        never: vec![410],
-    }
+    Settings { timeout: LONG, idle: LONG, ..Settings::to(url.parse().unwrap()) }
 }
 
 /// The same, in a hurry.

@@ -33,7 +33,7 @@ pub(crate) async fn a_repeat_is_suppressed_in_its_own_batch_and_later(mut world:
     let repeats = vec![Repeat { number: 2, of: one }, Repeat { number: 3, of: one }];
     assert_eq!(
         world.store().append(batch.clone()).await,
-        Ok(Appended { first: Seq(1), repeats }),
+        Ok(Appended { repeats, ..Appended::from(Seq(1)) }),
         "the first one wins"
     );
     for _ in 0..2 {

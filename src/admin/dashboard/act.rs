@@ -11,7 +11,7 @@ use crate::admin::name;
 use crate::admin::problem::Problem;
 use crate::admin::upstream::{self, UpstreamPatch};
 use crate::admin::words;
-use crate::admin::{release, removal, replays};
+use crate::admin::{release, removal, replays, sources};
 use crate::driver::{Action, Removal};
 use crate::event::Group;
 
@@ -61,9 +61,16 @@ pub(super) async fn group(form: Form) -> Response {
                 noted(admin, &group, format!("{group} is treated differently from now on.")).await
             }
             "restore" => {
-                groups::take_back(admin, who, &group).await?;
-                Ok(format!("{group} is treated as the file says."))
+                groups::take_back(admin, who, &group, fields.get("only")).await?;
+                Ok(match fields.get("only") {
+                    None => format!("{group} is treated as the file says."),
+                    Some(part) => format!("The {part} of {group} is as the file says."),
+                })
             }
+            "close-breaker" => Ok(match groups::close(admin, who, &group).await? {
+                true => format!("The breaker of {group} is closed: its attempts go on."),
+                false => format!("Nothing held {group} back any more."),
+            }),
             "cancel" => {
                 let cancelled = groups::cancel_attempts(admin, who, &group).await?;
                 Ok(format!("Attempts of {group} that were ended: {cancelled}. Their events are retried."))
@@ -186,8 +193,38 @@ pub(super) async fn upstream(form: Form) -> Response {
                 Ok("The upstream is treated differently from now on.".to_owned())
             }
             "restore" => {
-                upstream::take_back(admin, who).await?;
+                upstream::take_back(admin, who, None).await?;
                 Ok("The upstream is treated as the file says.".to_owned())
+            }
+            "close-breaker" => Ok(if upstream::close(admin, who).await? {
+                "The upstream's breaker is closed: attempts go on, few at first."
+            } else {
+                "Nothing held the upstream back any more."
+            }
+            .to_owned()),
+            other => Err(unknown(other)),
+        }
+    })
+    .await
+}
+
+/// `do` = pause, drain or resume, of the source `name`.
+pub(super) async fn source(form: Form) -> Response {
+    done(form, "/sources", async |visit, fields| {
+        let (admin, who, name) = (&visit.admin, visit.who(), fields.need("name")?);
+        let expires = fields.get("expires");
+        match fields.need("do")? {
+            "pause" => {
+                sources::change(admin, who, name, "paused", expires).await?;
+                Ok(format!("{name} is paused: its events are accepted, kept, and wait."))
+            }
+            "drain" => {
+                sources::change(admin, who, name, "draining", expires).await?;
+                Ok(format!("{name} runs dry: its requests are refused with 503, its events go on."))
+            }
+            "resume" => {
+                sources::change(admin, who, name, "running", None).await?;
+                Ok(format!("{name} runs again."))
             }
             other => Err(unknown(other)),
         }

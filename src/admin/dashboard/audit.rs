@@ -38,16 +38,16 @@ pub(super) async fn show(visit: Visit) -> Response {
 
 /// Who made a change, in words.
 pub(super) fn who(entry: &Entry) -> String {
-    let from = entry.who.from.map_or_else(String::new, |peer| format!(" from {peer}"));
-    format!("through the {}{from}", if entry.who.way == "api" { "API" } else { entry.who.way })
+    let from = entry.from.map_or_else(String::new, |peer| format!(" from {peer}"));
+    format!("through the {}{from}", if entry.way == "api" { "API" } else { &entry.way })
 }
 
 impl Row {
     fn of(entry: &Entry, now: Wall) -> Self {
         let group = name::group("about", &entry.about).ok();
         Self {
-            at: rfc3339(entry.at),
-            ago: words::ago(entry.at, now),
+            at: rfc3339(entry.at()),
+            ago: words::ago(entry.at(), now),
             who: who(entry),
             link: group.map(|group| format!("/group?name={}", encoded(group.as_str()))),
             about: words::safe(&entry.about),

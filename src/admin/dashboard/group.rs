@@ -15,7 +15,7 @@ use crate::admin::inside::{self, Inside};
 use crate::admin::name;
 use crate::admin::problem::Problem;
 use crate::admin::words;
-use crate::driver::{self, Dated, Live, Query};
+use crate::driver::{self, Dated, InParts as _, Live, Query};
 use crate::event::{Group, Wall};
 
 /// Events on the page; the rest is a link away.
@@ -49,6 +49,8 @@ struct Change {
     /// Each part with its end.
     what: String,
     made: String,
+    /// The names of its parts, where there are several.
+    parts: Vec<&'static str>,
 }
 
 /// The page.
@@ -101,10 +103,11 @@ impl Change {
     fn of(live: &Live, made: Option<&Entry>, now: Wall) -> Self {
         let what: Vec<String> = live.dated().map(|dated| part(dated, now)).collect();
         let made = made.map_or_else(
-            || "Who said so, and when, is in the log of an earlier start.".to_owned(),
-            |entry| format!("Said {}, {}.", words::ago(entry.at, now), super::audit::who(entry)),
+            || "Who said so, and when, is in the log.".to_owned(),
+            |entry| format!("Said {}, {}.", words::ago(entry.at(), now), super::audit::who(entry)),
         );
-        Self { what: what.join("; "), made }
+        let parts = live.change().given();
+        Self { what: what.join("; "), made, parts: if parts.len() > 1 { parts } else { Vec::new() } }
     }
 }
 

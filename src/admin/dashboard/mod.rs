@@ -78,7 +78,7 @@ pub(super) fn router(admin: &Arc<Admin>) -> Router<Arc<Admin>> {
         .route("/jobs", get(jobs::show).post(act::job))
         .route("/alerts", get(alerts::show))
         .route("/rejections", get(rejections::show))
-        .route("/sources", get(sources::show))
+        .route("/sources", get(sources::show).post(act::source))
         .route("/audit", get(audit::show))
         .route("/configuration", get(configuration::show))
         .route("/sign-in", get(sign::page).post(sign::enter))

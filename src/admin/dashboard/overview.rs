@@ -11,7 +11,7 @@ use super::shell::{Shell, live_page};
 use super::{Visit, alerts, chart, encoded, waits};
 use crate::admin::problem::Problem;
 use crate::admin::words;
-use crate::driver::{BreakerState, GroupView, HungAttempts, Sort, UpstreamInfo};
+use crate::driver::{AddressState, AddressView, BreakerState, GroupView, HungAttempts, Sort, UpstreamInfo};
 use crate::event::{Now, Wall};
 
 /// Rows of each list.
@@ -38,6 +38,7 @@ struct Overview {
     tiles: Vec<Tile>,
     slots: Slots,
     upstream: Upstream,
+    addresses: Vec<AddressRow>,
     noisy: Vec<Row>,
     waiting: Vec<Row>,
     held: Vec<Held>,
@@ -70,7 +71,17 @@ struct Upstream {
     last_failure: Option<String>,
     paused: bool,
     changed: bool,
+    /// Its breaker is not closed.
+    held: bool,
     rate: Option<String>,
+}
+
+struct AddressRow {
+    tone: &'static str,
+    name: String,
+    state: String,
+    in_flight: u32,
+    failure: Option<String>,
 }
 
 struct Held {
@@ -109,6 +120,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Overview, Problem> {
         tiles: tiles(visit, samples.latest(), now.wall),
         slots: Slots::of(&info),
         upstream: Upstream::of(&info, now),
+        addresses: addresses(&handle.addresses(), now),
         noisy: rows(&by_share),
         waiting: rows(by_age.get(..ROWS).unwrap_or(&by_age)),
         held: held.iter().map(Held::of).collect(),
@@ -182,9 +194,36 @@ impl Upstream {
             last_failure: info.last.failure.as_ref().map(|last| failure(last.at, &last.error)),
             paused: info.paused,
             changed: !info.live.is_empty(),
+            held: matches!(info.breaker, BreakerState::Open { .. } | BreakerState::HalfOpen),
             rate: info.rate.map(|rate| crate::admin::groups::written(rate.events, rate.per)),
         }
     }
+}
+
+/// Several addresses; of one there is nothing to say that the upstream's own line does not.
+fn addresses(views: &[AddressView], now: Now) -> Vec<AddressRow> {
+    if views.len() < 2 {
+        return Vec::new();
+    }
+    let row = |view: &AddressView| {
+        let (tone, state) = match view.state {
+            AddressState::Used => ("good", format!("used, weight {}", view.weight)),
+            AddressState::SlowStart => {
+                ("warn", format!("back, with {} of its weight {}", words::percent(view.share), view.weight))
+            }
+            AddressState::Ejected(left) => ("bad", format!("left out for {} yet", words::span(left))),
+            AddressState::Unwell => ("bad", "left out: it fails its checks".to_owned()),
+        };
+        let failure = view.last_failure.as_ref();
+        AddressRow {
+            tone,
+            name: words::safe(&view.address),
+            state,
+            in_flight: view.in_flight,
+            failure: failure.map(|(at, error)| format!("{}: {}", words::ago(*at, now.wall), words::safe(error))),
+        }
+    };
+    views.iter().map(row).collect()
 }
 
 impl Slots {

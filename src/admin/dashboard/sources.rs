@@ -6,8 +6,8 @@ use axum::response::Response;
 use super::shell::{Shell, live_page};
 use super::{Visit, encoded};
 use crate::admin::problem::Problem;
-use crate::admin::words;
-use crate::driver::SourceInfo;
+use crate::admin::{sources, words};
+use crate::driver::{Hold, SourceHold, SourceInfo};
 use crate::event::Wall;
 
 #[derive(Template)]
@@ -20,6 +20,10 @@ struct Page {
 struct Row {
     name: String,
     link: String,
+    /// How it stands, and what to say of that; none of it where it runs.
+    state: &'static str,
+    held: Option<String>,
+    backlog: String,
     path: String,
     methods: String,
     verify: String,
@@ -56,6 +60,7 @@ impl Row {
     fn of(visit: &Visit, source: &SourceInfo) -> Self {
         let numbers = visit.admin.handle.metrics().numbers_of(&source.name, source.secrets.len());
         let now = visit.admin.handle.now().wall;
+        let hold = visit.admin.handle.held_source(&source.name);
         let without_key: u64 = numbers.fallback.iter().map(|(_, count)| count).sum();
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
         let part = words::percent(without_key as f64 / numbers.accepted.max(1) as f64);
@@ -70,6 +75,9 @@ impl Row {
         };
         Self {
             name: source.name.to_string(),
+            state: sources::state(hold.as_ref()),
+            held: hold.map(|hold| held(&hold, now)),
+            backlog: visit.admin.handle.backlog_of(&source.name).map_or_else(|| "counting".to_owned(), words::count),
             link: encoded(&source.name),
             path: source.path.clone(),
             methods: source.methods.join(", "),
@@ -85,4 +93,17 @@ impl Row {
             skew: (numbers.skew_s.abs() >= 1.0).then(|| format!("{:+.0} s", numbers.skew_s)),
         }
     }
+}
+
+/// What a person did with it, who, when and until when, in words.
+fn held(hold: &SourceHold, now: Wall) -> String {
+    let does = match hold.held {
+        Hold::Paused => "Paused: its events are accepted, kept, and wait",
+        Hold::Draining => "Runs dry: its requests are refused with 503, its events go on",
+    };
+    let ends = hold.ends.map_or_else(
+        || "until it is resumed".to_owned(),
+        |at| format!("for {} more", words::span(Wall(at).since(now))),
+    );
+    format!("{does}; {ends}. Begun {} ({}).", words::ago(Wall(hold.since), now), words::safe(&hold.by))
 }

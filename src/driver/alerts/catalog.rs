@@ -31,6 +31,7 @@ kinds! {
     DedicatedCeiling,
     Skew,
     UpstreamBreaker,
+    UpstreamAddress,
     GroupBreaker,
     RetriesOverdue,
     OrderKeys,
@@ -169,6 +170,17 @@ impl Kind {
                 when: "the upstream's breaker is open or half open",
                 means: "The upstream fails for several tenants, so nearly nothing is delivered. Events are kept and go when it is back.",
                 remedy: "Mend the upstream. The gateway tries by itself; nothing has to be done here.",
+                press: &["fairlane upstream"],
+            },
+            Self::UpstreamAddress => Row {
+                name: "upstream_address",
+                severity: Ticket,
+                after: s(0),
+                clear: s(60),
+                when: "one of several addresses (`upstream.urls`) is left out: it failed too often in a row, or fails its checks",
+                means: "The other addresses take its share, so nothing is lost and nobody waits longer while they are enough. With none \
+                        left all are used.",
+                remedy: "Mend what listens there. It is used again by itself, with a share that grows.",
                 press: &["fairlane upstream"],
             },
             Self::GroupBreaker => Row {

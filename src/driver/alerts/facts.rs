@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::deliver::AddressView;
 use crate::engine::Survey;
 use crate::event::{Mono, Now, Wall};
 
@@ -22,6 +23,8 @@ pub(super) struct Facts {
     pub(super) room_bytes: u64,
     /// Whether the file on disk is what runs.
     pub(super) config_ok: bool,
+    /// How the upstream's addresses stand.
+    pub(super) addresses: Vec<AddressView>,
 }
 
 /// What a source has counted so far.

@@ -7,6 +7,7 @@ use super::catalog::{Kind, reference};
 use super::facts::{Facts, History, SourceFacts};
 use super::judge::judge;
 use super::*;
+use crate::deliver::{AddressState, AddressView};
 use crate::engine::{BreakerState, DedicatedInfo, DedicatedView, Dedication, Engine, Found, GroupView, Survey};
 use crate::event::{Group, Mono, Now};
 use crate::store::Usage;
@@ -53,6 +54,7 @@ fn world() -> World {
         room: Usage::UNLIMITED,
         room_bytes: Usage::UNLIMITED,
         config_ok: true,
+        addresses: Vec::new(),
     };
     World {
         facts,
@@ -105,6 +107,21 @@ impl World {
 fn view(name: &str, oldest: u64) -> GroupView {
     let engine = Engine::new(crate::engine::Settings::default(), Box::new(|_| crate::engine::Policy::default()), 1);
     GroupView { oldest: s(oldest), queued: 7, ..engine.group(&Group::from_written(name).unwrap(), Mono(1)) }
+}
+
+/// Addresses of the upstream, by whether each is left out.
+fn addresses(out: &[bool]) -> Vec<AddressView> {
+    let view = |(n, out): (usize, &bool)| AddressView {
+        address: format!("http://10.0.0.{n}").into(),
+        weight: 1,
+        state: if *out { AddressState::Ejected(s(5)) } else { AddressState::Used },
+        share: f64::from(!*out),
+        in_flight: 0,
+        failures: 0,
+        check: None,
+        last_failure: out.then(|| (Wall(0), "connection refused".into())),
+    };
+    out.iter().enumerate().map(view).collect()
 }
 
 fn found(views: Vec<GroupView>) -> Found {
@@ -250,6 +267,11 @@ const CASES: &[Case] = &[
         |w| {
             w.run(HOUR);
         },
+    ),
+    (
+        Kind::UpstreamAddress,
+        |w| w.facts.addresses = addresses(&[true, false]),
+        |w| w.facts.addresses = addresses(&[false; 2]),
     ),
     (Kind::ConfigurationRefused, |w| w.facts.config_ok = false, |w| w.facts.config_ok = true),
 ];
@@ -597,4 +619,18 @@ fn the_documented_list_is_the_one_that_is_judged() {
     }
     let now = std::fs::read_to_string(path).unwrap();
     assert_eq!(now, wanted, "UPDATE_EXPECTED=1 cargo test --lib alerts writes the list again");
+}
+
+#[test]
+fn addresses_that_are_left_out_are_named_with_their_reason_and_what_that_means() {
+    let mut w = world();
+    let what = |w: &mut World, out: &[bool]| {
+        w.facts.addresses = addresses(out);
+        w.run(2);
+        w.board.firing().into_iter().find(|alert| alert.name == "upstream_address").map(|alert| alert.what)
+    };
+    assert_eq!(what(&mut w, &[false, false]), None);
+    let one = what(&mut w, &[true, false]).unwrap();
+    assert_eq!(one, "1 of 2 addresses of the upstream are left out: http://10.0.0.0 (connection refused)");
+    assert!(what(&mut w, &[true, true]).unwrap().ends_with("none is left, so all are used"));
 }

@@ -81,6 +81,7 @@ async fn gather(handle: &Handle, group_age: Duration) -> (Facts, Duration) {
         room: usage.room,
         room_bytes: usage.room_bytes,
         config_ok: metrics.config_ok.get() == 1,
+        addresses: handle.addresses(),
     };
     (facts, took.unwrap_or_default())
 }

@@ -7,6 +7,7 @@ use super::super::catalog::Kind;
 use super::super::facts::{Facts, History};
 use super::finding;
 use super::words::{bytes, count, span};
+use crate::deliver::AddressView;
 use crate::event::Now;
 use crate::store::Usage;
 
@@ -20,6 +21,9 @@ const FULL_SOON: Duration = Duration::from_hours(1);
 
 /// A loop that made no turn for this long is stuck.
 const STUCK: Duration = Duration::from_secs(10);
+
+/// Addresses that are named; their number is told in any case.
+const ADDRESSES_NAMED: usize = 3;
 
 /// For how long a broken invariant is told of.
 const VIOLATED: Duration = Duration::from_hours(1);
@@ -40,10 +44,28 @@ pub(super) fn judge(facts: &Facts, history: &History, now: Now, findings: &mut V
         );
         findings.push(finding(Kind::InvariantViolated, what, "fairlane doctor"));
     }
+    findings.extend(addresses(facts));
     if !facts.config_ok {
         let what = "the configuration on disk was refused; what ran before goes on".to_owned();
         findings.push(finding(Kind::ConfigurationRefused, what, "fairlane check"));
     }
+}
+
+/// Addresses of the upstream that are left out.
+fn addresses(facts: &Facts) -> Option<Finding> {
+    let out: Vec<_> = facts.addresses.iter().filter(|view| view.state.is_out()).collect();
+    if out.is_empty() {
+        return None;
+    }
+    let named = |view: &&AddressView| match &view.last_failure {
+        Some((_, words)) => format!("{} ({words})", view.address),
+        None => view.address.to_string(),
+    };
+    let named: Vec<_> = out.iter().take(ADDRESSES_NAMED).map(named).collect();
+    let (left, all) = (facts.addresses.len() - out.len(), facts.addresses.len());
+    let rest = if left == 0 { "; none is left, so all are used" } else { "" };
+    let what = format!("{} of {all} addresses of the upstream are left out: {}{rest}", out.len(), named.join(", "));
+    Some(finding(Kind::UpstreamAddress, what, "fairlane upstream"))
 }
 
 /// The disk's marks. The two alerts are apart: history that goes early wakes nobody.

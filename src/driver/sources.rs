@@ -1,0 +1,153 @@
+//! What a person does with a source as a whole while the gateway runs: hold its events back, or take no more of them.
+//!
+//! *Paused*: its requests are accepted and stored as ever, and answered with 2xx; its events are not attempted. *Draining*: its requests are
+//! answered with 503, which its provider repeats; its events go on. Both are written down before they are answered, end by themselves, and
+//! are known again after a restart.
+//!
+//! A pause acts where an event is about to be attempted, for only there its source is known: the engine has lanes, and a lane may be
+//! fed by several sources. The event gives its lease back and its lane is *parked* ([`Engine::park`]) until the pause ends. So a pause costs one
+//! lease that comes to nothing for each lane that meets it, not one for each event, and nothing at all for lanes that are not served meanwhile.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
+
+use super::change::Expiry;
+use crate::engine::Engine;
+use crate::event::{Lane, Now};
+use crate::store::notebook::Notebook;
+
+/// What is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hold {
+    /// Its events are not attempted.
+    Paused,
+    /// Its requests are not taken.
+    Draining,
+}
+
+/// How a person holds a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceHold {
+    /// What is held.
+    pub held: Hold,
+    /// Since when, microseconds since 1970.
+    pub since: u64,
+    /// Until when, the same; `None`: until somebody resumes it.
+    pub ends: Option<u64>,
+    /// Who began it: the way, and the address it came from where that is known.
+    pub by: String,
+}
+
+/// The sources that are held; shared with those who take requests and those who make attempts.
+#[derive(Debug)]
+pub(super) struct SourceTable {
+    held: RwLock<BTreeMap<String, SourceHold>>,
+    /// Lanes whose next event is of a paused source.
+    parked: Mutex<HashMap<Arc<str>, HashSet<Lane>>>,
+    notebook: Notebook,
+}
+
+impl SourceTable {
+    /// What `notebook` remembers.
+    ///
+    /// # Errors
+    /// It cannot be read, in words.
+    pub(super) fn open(notebook: Notebook) -> Result<Self, String> {
+        let bytes = notebook.read()?;
+        let held = if bytes.is_empty() {
+            BTreeMap::new()
+        } else {
+            serde_json::from_slice(&bytes)
+                .map_err(|error| format!("{notebook}: {error}; remove the file to begin without it"))?
+        };
+        Ok(Self { held: RwLock::new(held), parked: Mutex::default(), notebook })
+    }
+
+    /// How this source is held; `None`: it is not.
+    pub(super) fn of(&self, source: &str) -> Option<SourceHold> {
+        self.held.read().get(source).cloned()
+    }
+
+    pub(super) fn is(&self, source: &str, held: Hold) -> bool {
+        let all = self.held.read();
+        !all.is_empty() && all.get(source).is_some_and(|hold| hold.held == held)
+    }
+
+    /// Holds a source in this way instead of any other; durable when this returns.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn hold(
+        &self,
+        (source, held): (Arc<str>, Hold),
+        by: String,
+        expiry: Expiry,
+        engine: &mut Engine,
+        now: Now,
+    ) -> Result<(), String> {
+        let mut next = self.held.read().clone();
+        let ends = expiry.ends(now.wall);
+        // Whoever says it again sets another end.
+        let since = next.get(&*source).filter(|before| before.held == held).map_or(now.wall.0, |before| before.since);
+        next.insert(source.to_string(), SourceHold { held, since, ends, by });
+        self.keep(next)?;
+        if held == Hold::Draining {
+            self.unpark(&source, engine, now);
+        }
+        Ok(())
+    }
+
+    /// Lets a source run again; false when it did.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn resume(&self, source: &str, engine: &mut Engine, now: Now) -> Result<bool, String> {
+        let mut next = self.held.read().clone();
+        let there = next.remove(source).is_some();
+        self.keep(next)?;
+        self.unpark(source, engine, now);
+        Ok(there)
+    }
+
+    /// Ends what has expired, and says whose it was.
+    pub(super) fn expire(&self, engine: &mut Engine, now: Now) -> Vec<String> {
+        let is_over = |hold: &SourceHold| hold.ends.is_some_and(|at| at <= now.wall.0);
+        let (over, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            self.held.read().clone().into_iter().partition(|(_, hold)| is_over(hold));
+        if over.is_empty() {
+            return Vec::new();
+        }
+        if let Err(error) = self.keep(left) {
+            tracing::warn!(error, "a source stays held until that can be struck out");
+            return Vec::new();
+        }
+        let expired: Vec<String> = over.into_keys().collect();
+        expired.iter().for_each(|source| self.unpark(source, engine, now));
+        expired
+    }
+
+    fn keep(&self, next: BTreeMap<String, SourceHold>) -> Result<(), String> {
+        let bytes = serde_json::to_vec_pretty(&next).map_err(|error| error.to_string())?;
+        self.notebook.write(&bytes)?;
+        *self.held.write() = next;
+        Ok(())
+    }
+
+    /// An attempt met the pause of its event's source: its lane waits. Not when the pause has ended since.
+    pub(super) fn park(&self, source: &Arc<str>, lane: Lane, engine: &mut Engine, now: Now) {
+        if self.is(source, Hold::Paused) {
+            engine.park(&lane, Arc::clone(source), now);
+            self.parked.lock().entry(Arc::clone(source)).or_default().insert(lane);
+        }
+    }
+
+    fn unpark(&self, source: &str, engine: &mut Engine, now: Now) {
+        for lane in self.parked.lock().remove(source).into_iter().flatten() {
+            engine.unpark(&lane, now);
+        }
+    }
+}

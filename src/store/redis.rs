@@ -1,0 +1,280 @@
+//! The store of many nodes: lanes in Redis or Valkey, cut into shards that nodes own in turn.
+//!
+//! A [`Redis`] is one node's handle. Any node appends to any shard; the node that holds a shard settles for it, fenced by its
+//! [`Epoch`], and learns of all that is appended to it, its own appends included, by [`Redis::tail`]. What lies where is written at the
+//! top of `layout.rs`; every change is one script (`lua/`) on the keys of one shard, in the step in which it is checked.
+//!
+//! # What holds
+//!
+//! - Numbers of a shard have no gap, so a tail misses nothing; wake-ups are hints.
+//! - Every call may be repeated: an append is known by the ids of its events, a settlement by its number in the epoch, a requeue and a
+//!   claim by a receipt. What failed for lack of an answer may have been done, and its repetition does not do it again.
+//! - Shards fail one by one: an append says for each event what became of it ([`Appended::places`]).
+//! - `lanes`, `load`, `due`, `open` and `usage` speak of the shards that are held here; `read`, `find` and `list` of all.
+//! - A lane is in the shard of its group's name. Repeats are known within a shard: what repeats an event is of the same group.
+
+mod append;
+mod events;
+mod layout;
+pub mod link;
+mod list;
+mod local;
+mod owner;
+mod queues;
+mod scripts;
+pub mod settings;
+mod settle;
+mod shard;
+mod upkeep;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use redis::Value;
+use tokio::task::JoinSet;
+
+pub use owner::{Before, Claim, Epoch, NodeId, Tailed, Taken};
+pub use settings::Settings;
+pub use shard::{SHARDS_MAX, Shard};
+
+use self::link::{Call, Link, Script};
+use self::local::{Local, News};
+use super::{
+    Appended, BoxFuture, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Settlement, Story, Usage,
+};
+use crate::clock::Clock;
+use crate::event::{Event, EventId, Group, Lane, Mono, Seq, Wall};
+
+/// The most events of a group that may be pending; `None`: any number.
+pub type Caps = Box<dyn Fn(&Group) -> Option<u64> + Send + Sync>;
+
+/// The shard that a group is pinned to; `None`: the one that it hashes to.
+pub type Pins = Box<dyn Fn(&Group) -> Option<Shard> + Send + Sync>;
+
+/// One node's handle of a store in Redis.
+pub struct Redis {
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    link: Arc<Link>,
+    locals: Vec<Local>,
+    /// Where wake-ups are published.
+    channel: Box<str>,
+    pins: RwLock<Option<Pins>>,
+    caps: RwLock<Option<Caps>>,
+    admission: upkeep::Admission,
+    memory: Mutex<upkeep::Memory>,
+    woken: News<Shard>,
+    lost: News<(Shard, Epoch)>,
+    /// What receipts of this process begin with, and how many there were.
+    receipts: (u64, AtomicU64),
+    closed: AtomicBool,
+    /// Ends with the store.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Redis {
+    /// Looks at what is there and makes the store ready, over a link of its own. Within a runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] when Redis cannot be reached, [`Error::Corrupt`] when what lies there was made with another number of shards.
+    pub async fn open(settings: Settings, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
+        let link = Arc::new(Link::new(settings.server.clone(), settings.ack, Arc::clone(&clock)));
+        Self::open_over(link, settings, clock).await
+    }
+
+    /// The same over a link that others use, too. `clock` stamps and says what is past retention; deadlines are the link's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub async fn open_over(link: Arc<Link>, settings: Settings, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
+        let shards = settings.shards;
+        if shards == 0 || shards > SHARDS_MAX {
+            return Err(Error::Unavailable(format!("{shards} shards; there may be 1 to {SHARDS_MAX}")));
+        }
+        let store = Arc::new(Self {
+            locals: (0..shards).map(|number| Local::new(&settings.namespace, Shard(number))).collect(),
+            channel: format!("{}:wake", settings.namespace).into(),
+            pins: RwLock::default(),
+            caps: RwLock::default(),
+            admission: upkeep::Admission::default(),
+            memory: Mutex::default(),
+            woken: News::default(),
+            lost: News::default(),
+            receipts: (rand::random(), AtomicU64::new(0)),
+            closed: AtomicBool::new(false),
+            tasks: Mutex::default(),
+            settings,
+            clock,
+            link,
+        });
+        store.agree_on_shards().await?;
+        store.look_after().await?;
+        let hearing = store.link.hear(&store.channel);
+        let mut tasks = store.tasks.lock();
+        tasks.spawn(upkeep::hear(Arc::downgrade(&store), hearing));
+        tasks.spawn(upkeep::run(Arc::downgrade(&store)));
+        drop(tasks);
+        Ok(store)
+    }
+
+    /// The number of shards decides where every group is, so the first node writes it down and the others compare.
+    async fn agree_on_shards(&self) -> Result<(), Error> {
+        let Some(first) = self.local(Shard(0)) else { return Ok(()) };
+        let key = first.tag.key("shards");
+        let shards = self.shards();
+        let set = Call::command(&first.tag, "SET").arg(&key).arg(shards).arg("NX").durable();
+        self.one(set).await?;
+        let there = layout::count(&self.one(Call::command(&first.tag, "GET").arg(&key)).await?)?;
+        if there == u64::from(shards) {
+            return Ok(());
+        }
+        let namespace = &self.settings.namespace;
+        Err(Error::Corrupt(format!(
+            "Redis has a store named {namespace} in {there} shards, expected {shards}: set store.redis.shards to {there}, or choose \
+             another store.redis.namespace"
+        )))
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> u16 {
+        self.settings.shards
+    }
+
+    /// The shard of a group's lanes, pins considered.
+    #[must_use]
+    pub fn shard_of(&self, group: &Group) -> Shard {
+        let pinned = self.pins.read().as_ref().and_then(|pins| pins(group));
+        pinned
+            .filter(|shard| shard.0 < self.settings.shards)
+            .unwrap_or_else(|| Shard(crate::event::shard(group, self.settings.shards)))
+    }
+
+    /// From now on appends refuse what would bring more than so many pending events of a group, in their own step.
+    pub fn set_caps(&self, caps: Caps) {
+        *self.caps.write() = Some(caps);
+    }
+
+    /// From now on groups are where these say.
+    pub fn set_pins(&self, pins: Pins) {
+        *self.pins.write() = Some(pins);
+    }
+
+    /// When Redis answered last.
+    #[must_use]
+    pub fn last_answer(&self) -> Mono {
+        self.link.last_answer()
+    }
+
+    /// The way to Redis, for whoever keeps something else there.
+    #[must_use]
+    pub fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    fn local(&self, shard: Shard) -> Option<&Local> {
+        self.locals.get(usize::from(shard.0))
+    }
+
+    /// The shards that are held here, in their order.
+    fn held(&self) -> Vec<Shard> {
+        let held = (0..).map(Shard).zip(&self.locals).filter(|(_, local)| local.epoch().is_some());
+        held.map(|(shard, _)| shard).collect()
+    }
+
+    /// A call of a script on the keys of a shard, which the store has.
+    fn script(&self, shard: Shard, script: &'static Script) -> Call {
+        let tag = &self.local(shard).expect("invariant: callers name shards that there are").tag;
+        Call::script(tag, script, &[tag.key("m")])
+    }
+
+    fn is_open(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Unavailable("it is closed".into())) } else { Ok(()) }
+    }
+
+    /// Carries out calls; one answer each.
+    async fn run(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
+        if let Err(error) = self.is_open() {
+            return calls.iter().map(|_| Err(error.clone())).collect();
+        }
+        let answers = self.link.run(calls, self.settings.timeout).await;
+        answers.into_iter().map(|answer| answer.map_err(link::Unanswered::into_error)).collect()
+    }
+
+    async fn one(&self, call: Call) -> Result<Value, Error> {
+        self.run(vec![call]).await.pop().expect("invariant: there is an answer for each call")
+    }
+
+    /// What a repetition of a call is known by; no other call has it.
+    fn receipt(&self) -> String {
+        format!("{:016x}{:x}", self.receipts.0, self.receipts.1.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl LaneStore for Redis {
+    fn append(&self, batch: Vec<Arc<Event>>) -> BoxFuture<'_, Result<Appended, Error>> {
+        Box::pin(self.append_batch(batch))
+    }
+
+    fn settle(&self, batch: Vec<Settlement>) -> BoxFuture<'_, Result<usize, Error>> {
+        Box::pin(self.settle_batch(batch))
+    }
+
+    fn requeue(&self, seqs: Vec<Seq>, at: Wall) -> BoxFuture<'_, Result<Vec<Option<Pending>>, Error>> {
+        Box::pin(self.requeue_batch(seqs, at))
+    }
+
+    fn lanes(&self, after: Option<Lane>, limit: usize) -> BoxFuture<'_, Result<Vec<LaneSummary>, Error>> {
+        Box::pin(self.lanes_after(after, limit))
+    }
+
+    fn load(&self, lane: Lane, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<Pending>, Error>> {
+        Box::pin(self.load_lane(lane, after, limit))
+    }
+
+    fn due(&self, after: Option<(Wall, Seq)>, limit: usize) -> BoxFuture<'_, Result<Vec<Pending>, Error>> {
+        Box::pin(self.due_after(after, limit))
+    }
+
+    fn open(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<Pending>, Error>> {
+        Box::pin(self.open_after(after, limit))
+    }
+
+    fn read(&self, seqs: Vec<Seq>) -> BoxFuture<'_, Result<Vec<Option<Arc<Event>>>, Error>> {
+        Box::pin(self.read_events(seqs))
+    }
+
+    fn find(&self, id: EventId) -> BoxFuture<'_, Result<Option<Story>, Error>> {
+        Box::pin(self.find_event(id))
+    }
+
+    fn list(&self, query: Query) -> BoxFuture<'_, Result<Page, Error>> {
+        Box::pin(self.list_events(query))
+    }
+
+    fn admits(&self, group: &Group) -> Result<(), Refusal> {
+        self.is_open().map_err(|_| Refusal::Unavailable)?;
+        self.admission.admits(group)
+    }
+
+    fn usage(&self) -> Usage {
+        if self.is_open().is_ok() { self.usage_now() } else { Usage::default() }
+    }
+
+    fn poisoned(&self) -> BoxFuture<'_, String> {
+        // What this process writes is checked where it is stored; no write of it can leave the store in doubt.
+        Box::pin(std::future::pending())
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.is_open()?;
+            self.closed.store(true, Ordering::Release);
+            self.tasks.lock().abort_all();
+            Ok(())
+        })
+    }
+}

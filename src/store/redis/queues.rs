@@ -1,0 +1,192 @@
+//! What waits: lanes, fresh, retrying and open events of the shards that are held here, and what was appended to them of late.
+
+use redis::Value;
+
+use super::Redis;
+use super::layout::{self, strange, whole, written};
+use super::owner::Tailed;
+use super::scripts::{LANES, QUEUES};
+use super::shard::Shard;
+use crate::event::{Lane, Seq, Wall};
+use crate::store::{Error, LaneSummary, Pending};
+
+/// Lanes that one script sums up at most.
+const LANES_MAX: usize = 2_000;
+/// Rows that one script gives at most.
+const ROWS_MAX: usize = 2_000;
+
+/// What a look at a queue gave.
+struct Looked {
+    pending: Vec<Pending>,
+    /// The number up to which it looked; `None`: to the end.
+    to: Option<u64>,
+    /// The last number of the shard.
+    last: u64,
+}
+
+impl Redis {
+    pub(super) async fn lanes_after(&self, after: Option<Lane>, limit: usize) -> Result<Vec<LaneSummary>, Error> {
+        let held = self.held();
+        self.count(&held).await?;
+        let calls = held.iter().map(|shard| self.script(*shard, &LANES)).collect();
+        let mut names: Vec<(Lane, Shard)> = Vec::new();
+        for (shard, answer) in held.iter().zip(self.run(calls).await) {
+            let [all, _told] = layout::exactly(answer?, "lanes")?;
+            for name in layout::parts(all)? {
+                names.push((layout::lane(&layout::bytes(name)?)?, *shard));
+            }
+        }
+        names.retain(|(lane, _)| after.as_ref().is_none_or(|after| lane > after));
+        names.sort_unstable();
+        let mut found = Vec::new();
+        let mut rest = names.as_slice();
+        // A lane that ended meanwhile leaves its place to the next one: an empty page would be taken for the end.
+        while found.len() < limit && !rest.is_empty() {
+            let (some, others) = rest.split_at(rest.len().min(limit - found.len()));
+            rest = others;
+            found.extend(self.sum_up(some).await?);
+        }
+        Ok(found)
+    }
+
+    /// The summaries of lanes, in their order, without those that have ended.
+    async fn sum_up(&self, lanes: &[(Lane, Shard)]) -> Result<Vec<LaneSummary>, Error> {
+        let mut found = Vec::with_capacity(lanes.len());
+        for shard in self.held() {
+            let own: Vec<&Lane> = lanes.iter().filter(|(_, of)| *of == shard).map(|(lane, _)| lane).collect();
+            for some in own.chunks(LANES_MAX) {
+                let call = some.iter().fold(self.script(shard, &LANES), |call, lane| call.arg(layout::lane_name(lane)));
+                for (lane, sums) in some.iter().zip(layout::parts(self.one(call).await?)?) {
+                    found.extend(summary((*lane).clone(), &layout::bytes(sums)?)?);
+                }
+            }
+        }
+        found.sort_unstable_by(|a, b| a.lane.cmp(&b.lane));
+        Ok(found)
+    }
+
+    pub(super) async fn load_lane(&self, lane: Lane, after: Seq, limit: usize) -> Result<Vec<Pending>, Error> {
+        let shard = self.shard_of(&lane.group);
+        let mut found: Vec<Pending> = Vec::new();
+        if self.local(shard).is_none_or(|local| local.epoch().is_none()) {
+            self.is_open()?;
+            return Ok(found);
+        }
+        let Some(mut behind) = behind(shard, after) else { return Ok(found) };
+        while found.len() < limit {
+            let wanted = (limit - found.len()).min(ROWS_MAX);
+            let call = self.script(shard, &QUEUES).arg("load").arg(behind).arg(wanted).arg(layout::lane_name(&lane));
+            let looked = looked(shard, self.one(call).await?)?;
+            let full = looked.pending.len() == wanted;
+            let last = looked.pending.last().map(|pending| Shard::of(pending.seq).1);
+            found.extend(looked.pending);
+            behind = match (looked.to, last) {
+                (_, Some(last)) if full => last,
+                (Some(to), _) => to,
+                _ => break,
+            };
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn due_after(&self, mut after: Option<(Wall, Seq)>, limit: usize) -> Result<Vec<Pending>, Error> {
+        self.is_open()?;
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let wanted = (limit - found.len()).min(ROWS_MAX);
+            let page = self.due_page(after, wanted).await?;
+            let full = page.len() == wanted;
+            after = page.last().and_then(|last| Some((last.due?, last.seq)));
+            found.extend(page);
+            if !full {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn due_page(&self, after: Option<(Wall, Seq)>, limit: usize) -> Result<Vec<Pending>, Error> {
+        let held = self.held();
+        let bound = |shard| after.map_or_else(|| b"-".to_vec(), |(due, seq)| due_bound(shard, due, seq));
+        let call = |shard: &Shard| self.script(*shard, &QUEUES).arg("due").arg(bound(*shard)).arg(limit);
+        let mut found = Vec::new();
+        for (shard, answer) in held.iter().zip(self.run(held.iter().map(call).collect()).await) {
+            found.extend(looked(*shard, answer?)?.pending);
+        }
+        found.sort_unstable_by_key(|pending| (pending.due, pending.seq));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    pub(super) async fn open_after(&self, after: Seq, limit: usize) -> Result<Vec<Pending>, Error> {
+        self.is_open()?;
+        let mut found: Vec<Pending> = Vec::new();
+        for shard in self.held() {
+            let mut from = behind(shard, after);
+            while let Some(number) = from.filter(|_| found.len() < limit) {
+                let wanted = (limit - found.len()).min(ROWS_MAX);
+                let call = self.script(shard, &QUEUES).arg("open").arg(number).arg(wanted);
+                let page = looked(shard, self.one(call).await?)?.pending;
+                from = page.last().filter(|_| page.len() == wanted).map(|last| Shard::of(last.seq).1);
+                found.extend(page);
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn tail_shards(&self, behind: &[(Shard, Seq)], limit: usize) -> Vec<Result<Tailed, Error>> {
+        let limit = limit.clamp(1, ROWS_MAX);
+        let call =
+            |(shard, seq): &(Shard, Seq)| self.script(*shard, &QUEUES).arg("tail").arg(Shard::of(*seq).1).arg(limit);
+        let answers = self.run(behind.iter().map(call).collect()).await;
+        let tailed = |((shard, _), answer): (&(Shard, Seq), Result<Value, Error>)| {
+            let looked = looked(*shard, answer?)?;
+            let to = looked.to.ok_or_else(|| strange("a tail"))?;
+            let (shard, more) = (*shard, to < looked.last);
+            Ok(Tailed { shard, events: looked.pending, looked: shard.seq(to), more })
+        };
+        behind.iter().zip(answers).map(tailed).collect()
+    }
+}
+
+/// The number behind which a shard is looked at for what comes after `after`; `None` when nothing of it does.
+fn behind(shard: Shard, after: Seq) -> Option<u64> {
+    let (of, number) = Shard::of(after);
+    match of.cmp(&shard) {
+        std::cmp::Ordering::Less => Some(0),
+        std::cmp::Ordering::Equal => Some(number),
+        std::cmp::Ordering::Greater => None,
+    }
+}
+
+/// Where a shard's retrying events begin behind a moment and a seq.
+fn due_bound(shard: Shard, due: Wall, seq: Seq) -> Vec<u8> {
+    let (of, number) = Shard::of(seq);
+    let due = due.0.to_be_bytes();
+    match of.cmp(&shard) {
+        // The shard's seqs are higher than that one: its events of this very moment come after it.
+        std::cmp::Ordering::Less => [b"[", &due[..]].concat(),
+        std::cmp::Ordering::Equal => [b"(", &due[..], &written(number)].concat(),
+        std::cmp::Ordering::Greater => [b"(", &due[..], &[0xFF; 7]].concat(),
+    }
+}
+
+fn looked(shard: Shard, answer: Value) -> Result<Looked, Error> {
+    let [to, rows, last] = layout::exactly(answer, "a queue")?;
+    let (to, last) = (layout::bytes(to)?, layout::number(&layout::bytes(last)?)?);
+    let rows = layout::rows(shard, rows)?;
+    let pending = rows.into_iter().flatten().map(|found| found.row.pending()).collect();
+    let to = if to.is_empty() { None } else { Some(layout::number(&to)?) };
+    Ok(Looked { pending, to, last })
+}
+
+/// A lane's summary from its sums; `None` where it has ended.
+pub(super) fn summary(lane: Lane, sums: &[u8]) -> Result<Option<LaneSummary>, Error> {
+    if sums.is_empty() {
+        return Ok(None);
+    }
+    let [fresh, retrying, bytes, oldest] = layout::doubles(sums)?;
+    let sum = |value| whole(value).unwrap_or(0);
+    let oldest = Wall(sum(oldest));
+    Ok(Some(LaneSummary { lane, fresh: sum(fresh), retrying: sum(retrying), bytes: sum(bytes), oldest }))
+}
