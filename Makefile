@@ -19,7 +19,7 @@ REPLAY_EVENTS ?= 100000
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-history bench-replay bench-verify screenshots
+.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-engine bench-history bench-replay bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ fairness: setup ## Repeat every number and picture of docs/fairness.md (release;
 
 fuzz: ## Mutated requests through every scheme and key for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --test fuzz -- --nocapture
+
+bench-engine: ## What the engine alone costs an event at 1 to 1,000,000 active groups, and what groups take in memory (release)
+	$(CARGO) bench --locked --bench engine
 
 bench-history: ## What lists and senders wait over a history of millions, and while it is let go (HISTORY_EVENTS=, HISTORY_BODY=, HISTORY_DATA=)
 	$(CARGO) bench --locked --bench history

@@ -157,6 +157,8 @@ pub struct Metrics {
     pub backlog_events: Gauge,
     /// Age of the oldest pending event, seconds.
     pub backlog_oldest_age: Gauge<f64, AtomicU64>,
+    /// Whether very many groups have turned slow at once.
+    pub outbreak: Gauge,
     /// Lanes with pending events.
     pub lanes_active: Gauge,
     /// Bytes the store takes.
@@ -229,6 +231,7 @@ impl Metrics {
             slots: names.add("slots", &["state"], "Attempts to the upstream that may be in flight: busy, of those slow, retry and replay, and free for any group; dedicated are taken out of the total for groups that have slots of their own", Family::default()),
             dedicated: names.add("dedicated_transitions", &["to"], "Groups that now stand so with slots of their own: steady, watching, promoted, cooling, no_lane_available", Family::default()),
             breaker: names.add("breaker_state", &[], "The upstream's breaker: 0 closed, 1 slow start, 2 half open, 3 open", Gauge::default()),
+            outbreak: names.add("outbreak", &[], "1 while very many groups have turned slow at once and are being told from the others (docs/fairness.md), else 0", Gauge::default()),
             retries_overdue: names.add("retries_overdue", &[], "Retries whose time came more than 10 s ago although a slot is free and no pause, breaker, rate or cap holds them; 0", Gauge::default()),
             backlog_events: names.add("backlog_events", &[], "Events accepted and not settled", Gauge::default()),
             backlog_oldest_age: names.add("backlog_oldest_age_seconds", &[], "Age of the oldest of them", Gauge::default()),

@@ -149,9 +149,8 @@ fn a_flood_gets_slots_of_its_own_keeps_them_over_a_restart_is_shed_and_gives_the
         }
         assert_eq!(send(&second, "/a", "quiet").status, 200);
         let hot = group(&second, "hot");
-        // What was on its way to the disk when the bound was set comes on top, and what an attempt gives back.
-        let over = hot["queued"].as_u64().unwrap().saturating_sub(hot["dedicated"]["shed_above"].as_u64().unwrap());
-        assert!(over <= 16, "{hot}");
+        // What was on its way to the disk when the bound was set is within it.
+        assert!(hot["queued"].as_u64().unwrap() <= hot["dedicated"]["shed_above"].as_u64().unwrap(), "{hot}");
     });
     assert!(shed >= 50, "{shed}");
     assert!(second.stderr().contains("all dedicated slots are taken"));

@@ -27,9 +27,6 @@ pub(crate) const SECRET: &str = "bench-secret";
 /// Bytes of the body.
 const BODY_BYTES: usize = 1024;
 
-/// Shops that send in turn, so that events go to many lanes as they would.
-const SHOPS: usize = 256;
-
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
@@ -37,17 +34,19 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Post {
     body: String,
     signature: String,
+    /// Shops that send in turn, so that events go to many lanes as they would.
+    shops: u64,
 }
 
 impl Post {
-    pub(crate) fn signed() -> Self {
+    pub(crate) fn signed(shops: u64) -> Self {
         let start = r#"{"id":820982911946154508,"email":"jon@example.com","total_price":"403.00","note":""#;
         let fill = BODY_BYTES - start.len() - 2;
         let body = format!("{start}{}\"}}", "n".repeat(fill));
         let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("HMAC takes a key of any length");
         mac.update(body.as_bytes());
         let signature = base64::engine::general_purpose::STANDARD.encode(mac.finalize().into_bytes());
-        Self { body, signature }
+        Self { body, signature, shops }
     }
 
     fn headers(&self, shop: &str) -> [(&'static str, String); 5] {
@@ -73,24 +72,19 @@ impl Post {
         Ok(request.body(Full::new(Bytes::from(self.body.clone())))?)
     }
 
-    /// The same requests for wrk, made before the first of them is sent; its last line is one that we can read.
+    /// The same requests for wrk, all but the shop's number made before the first of them is sent; its last line is one that we can read.
     fn script(&self) -> String {
-        let mut requests = String::new();
-        for shop in 0..SHOPS {
-            let headers: Vec<String> = self
-                .headers(&format!("shop-{shop}"))
-                .iter()
-                .map(|(name, value)| format!("[\"{name}\"]=\"{value}\""))
-                .collect();
-            requests.push_str(&format!("  {{{}}},\n", headers.join(",")));
-        }
+        let headers = self.headers("shop-@").map(|(name, value)| format!("[\"{name}\"]=\"{value}\"")).join(",");
+        let shops = self.shops;
         format!(
-            "local body = [==[{}]==]\nlocal headers = {{\n{requests}}}\n\
-             local ready, last = {{}}, 0\n\
+            "local body = [==[{}]==]\nlocal head, tail, last\n\
+             setup = function(thread) first = (first or -7919) + 7919 thread:set('start', first) end\n\
              init = function()\n\
-             \x20 for i, lines in ipairs(headers) do ready[i] = wrk.format('POST', '{PATH}', lines, body) end\n\
+             \x20 local text = wrk.format('POST', '{PATH}', {{{headers}}}, body)\n\
+             \x20 local at = text:find('shop-@', 1, true) + 4\n\
+             \x20 head, tail, last = text:sub(1, at), text:sub(at + 2), start % {shops}\n\
              end\n\
-             request = function() last = last % #ready + 1 return ready[last] end\n\
+             request = function() last = (last + 1) % {shops} return head .. last .. tail end\n\
              done = function(all, latency)\n\
              \x20 local e = all.errors\n\
              \x20 print(string.format('RESULT %d %d %d %d %d %d', all.requests, e.status,\n\

@@ -6,7 +6,8 @@
 //! ([`quiet`]): what they wait beside no flood, one and five hundred.
 //! All traffic stays on the loopback; everything that is written lies in a folder under `target/` that is gone afterwards.
 //!
-//! `BENCH_ROUNDS` (3), `BENCH_SECONDS` (4, of each measurement) and `BENCH_ONLY` (`nginx` or `fairlane`) change it.
+//! `BENCH_ROUNDS` (3), `BENCH_SECONDS` (4, of each measurement), `BENCH_ONLY` (`nginx` or `fairlane`) and `BENCH_SHOPS` (256 that send in
+//! turn) change it.
 
 mod disk;
 mod load;
@@ -41,7 +42,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let load_before = report::load_average();
     let disk = disk::measure(folder.path(), Duration::from_secs(plan.seconds))?;
-    let post = Post::signed();
+    let post = Post::signed(plan.shops);
     let mut results = report::Results::new(load_before, disk);
     for round in 1..=plan.rounds {
         for kind in &plan.kinds {
@@ -114,6 +115,8 @@ struct Plan {
     /// Of each measurement.
     seconds: u64,
     kinds: Vec<Kind>,
+    /// That send in turn.
+    shops: u64,
 }
 
 impl Plan {
@@ -125,16 +128,17 @@ impl Plan {
                 None => bail!("BENCH_ONLY is nginx or fairlane, not {name:?}"),
             },
         };
-        let rounds = u32::try_from(number("BENCH_ROUNDS", 3)?)?;
-        Ok(Self { rounds, seconds: number("BENCH_SECONDS", 4)?, kinds })
+        let rounds = u32::try_from(number("BENCH_ROUNDS", 3, 600)?)?;
+        let shops = number("BENCH_SHOPS", 256, 1_000_000)?;
+        Ok(Self { rounds, seconds: number("BENCH_SECONDS", 4, 600)?, kinds, shops })
     }
 }
 
-/// A whole number from 1 to 600 in the environment; both uses of it bound the time that a run takes.
-fn number(name: &str, default: u64) -> anyhow::Result<u64> {
+/// A whole number from 1 to `most` in the environment.
+fn number(name: &str, default: u64, most: u64) -> anyhow::Result<u64> {
     let Ok(text) = std::env::var(name) else { return Ok(default) };
     match text.parse() {
-        Ok(number @ 1..=600) => Ok(number),
-        _ => bail!("{name} is a whole number from 1 to 600, not {text:?}"),
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => bail!("{name} is a whole number from 1 to {most}, not {text:?}"),
     }
 }

@@ -37,6 +37,9 @@ pub(super) struct UpstreamView {
     last_failure: Option<FailureJson>,
     breaker: BreakerJson,
     slots: SlotsJson,
+    /// Very many groups have turned slow at once: until they are told from the others, a part of the slots is kept for those that are
+    /// known to be quick.
+    outbreak: bool,
     attempt_median_ms: Option<f64>,
     active_groups: usize,
     /// The ways to it. Where every one is left out, all are used.
@@ -167,6 +170,7 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
             free: slots.free,
             dedicated: slots.dedicated,
         },
+        outbreak: info.outbreak,
         attempt_median_ms: info.median.map(ms),
         active_groups: info.active_groups,
         addresses: admin.handle.addresses().into_iter().map(AddressJson::of).collect(),

@@ -91,6 +91,8 @@ pub struct UpstreamInfo {
     pub breaker: BreakerState,
     /// Who holds the slots.
     pub slots: Slots,
+    /// Whether very many groups have turned slow at once.
+    pub outbreak: bool,
     /// The median of late attempts.
     pub median: Option<Duration>,
     /// Groups with pending events.
@@ -150,6 +152,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 last: driver.delivery.watch.last().clone(),
                 breaker: engine.breaker(),
                 slots: engine.slots(),
+                outbreak: engine.in_outbreak(),
                 median: engine.median(),
                 active_groups: engine.active_groups(),
                 dedicated: engine.dedicated(now.mono),

@@ -224,7 +224,7 @@ impl Driver {
     /// ever stored.
     fn admit(&mut self, mut submission: Submission, now: Now) {
         // Among others the store itself checks the cap: it knows the group wherever its owner is.
-        if self.nodes.is_none() && (self.policies.caps_backlogs() || self.engine.sheds()) {
+        if self.nodes.is_none() && (self.policies.caps_backlogs() || self.engine.counts_coming()) {
             match self.engine.admit(&submission.event.lane.group, now) {
                 Ok(admitted) => submission.admitted = admitted,
                 Err(excess) => return submission.refuse(excess.into()),
@@ -354,6 +354,7 @@ impl Driver {
             ("dedicated", slots.dedicated),
         ];
         metrics.scheduler(slots, breaker);
+        metrics.outbreak.set(self.engine.in_outbreak().into());
         for NewGroups { source, per_minute, .. } in self.admission.newcomers.all(now) {
             metrics.new_groups_per_minute(&source, per_minute);
         }

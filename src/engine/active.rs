@@ -8,22 +8,37 @@ use crate::event::{Group, Lane};
 
 impl Engine {
     pub(super) fn find(&self, lane: &Lane) -> Option<u32> {
-        let gid = self.names.get(&lane.group)?;
-        self.groups.get(*gid)?.lane(lane.inner.as_ref())
+        let gid = self.gid_of(&lane.group)?;
+        self.groups.get(gid)?.lane(lane.inner.as_ref())
+    }
+
+    /// The number of the group of that name, if it is active.
+    pub(super) fn gid_of(&self, name: &Group) -> Option<u32> {
+        self.names.get(name, &self.groups)
+    }
+
+    /// The group of that name, if it is active.
+    pub(super) fn group_of(&self, name: &Group) -> Option<&GroupState> {
+        self.groups.get(self.gid_of(name)?)
     }
 
     /// The group and lane of that name, made when they are not there.
     pub(super) fn lane_for(&mut self, name: &Lane) -> (u32, u32) {
         let gid = self.group_for(&name.group);
+        (gid, self.lane_in(gid, name))
+    }
+
+    /// The lane of that name in its group, made when it is not there.
+    pub(super) fn lane_in(&mut self, gid: u32, name: &Lane) -> u32 {
         if let Some(lid) = self.groups.get(gid).and_then(|group| group.lane(name.inner.as_ref())) {
-            return (gid, lid);
+            return lid;
         }
         let mut lane = LaneState::new(gid, name.inner.clone());
-        let Some(group) = self.groups.get_mut(gid) else { return (gid, 0) };
+        let Some(group) = self.groups.get_mut(gid) else { return 0 };
         match &name.inner {
             None => lane.estimate = group.estimate,
             Some(inner) => {
-                if let Some((tag, estimate)) = group.debts.take(inner) {
+                if let Some((tag, estimate)) = group.debts.made().and_then(|debts| debts.take(inner)) {
                     lane.tag = tag;
                     lane.estimate = estimate;
                 }
@@ -37,13 +52,13 @@ impl Engine {
                 group.parts.insert(inner.clone(), lid);
             }
         }
-        (gid, lid)
+        lid
     }
 
     /// The group of that name, made when it is not there.
     pub(super) fn group_for(&mut self, name: &Group) -> u32 {
-        if let Some(gid) = self.names.get(name) {
-            return *gid;
+        if let Some(gid) = self.gid_of(name) {
+            return gid;
         }
         let mut group = GroupState::new(name.clone(), (self.policies)(name));
         group.paused = self.paused.contains(name);
@@ -56,7 +71,7 @@ impl Engine {
         self.dormant.wake(&mut group);
         group.quick = self.upstream.outbreak.recall(name);
         let gid = self.groups.insert(group);
-        self.names.insert(name.clone(), gid);
+        self.names.insert(name, gid, &self.groups);
         if self.dedicated.has_slots(name) {
             self.settle_on_own(gid);
         }
@@ -79,8 +94,12 @@ impl Engine {
         match lane.inner {
             None => group.plain = None,
             Some(inner) => {
-                group.parts.remove(&inner);
-                group.debts.put(inner, lane.tag, lane.estimate, group.v);
+                if let Some(parts) = group.parts.made() {
+                    parts.remove(&inner);
+                }
+                if lane.tag > group.v {
+                    group.debts.put(inner, lane.tag, lane.estimate, group.v);
+                }
             }
         }
     }
@@ -92,7 +111,7 @@ impl Engine {
         }
         self.wakes.remove(&mut self.wake_places, gid);
         if let Some(mut group) = self.groups.remove(gid) {
-            self.names.remove(&group.name);
+            self.names.remove(&group.name, gid, &self.groups);
             if group.own.is_some() {
                 self.dedicated.active.retain(|active| *active != gid);
             }

@@ -2,7 +2,8 @@
 //!
 //! Asked before an event is written, in the step that owns the counts, so that a cap is exact however many requests come at once: what
 //! was admitted and is not durable yet counts as if it were here. Events in flight do not count, since most of them never come back;
-//! those that do may put a group over its cap, which then refuses until it is below it.
+//! those that do may put a group over its cap, which then refuses until it is below it. What waits in an overflow lane counts for the group
+//! that it belongs to.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub struct Admitted {
 pub(super) struct Coming(HashMap<Group, u64>);
 
 impl Coming {
-    fn of(&self, group: &Group) -> u64 {
+    pub(super) fn of(&self, group: &Group) -> u64 {
         self.0.get(group).copied().unwrap_or_default()
     }
 
@@ -76,27 +77,33 @@ impl Engine {
     /// Why not, and when to come again. Nothing is remembered of it.
     pub fn admit(&mut self, group: &Group, now: Now) -> Result<Admitted, Excess> {
         let now = self.tick(now);
-        let active = self.names.get(group).and_then(|gid| self.groups.get(*gid));
+        let active = self.group_of(group);
         let cap = active.map_or_else(|| (self.policies)(group).backlog, |active| active.policy.backlog);
         let limits = [(cap.map(u64::from), Over::Backlog), (self.dedicated.sheds_above(group), Over::Outgrown)];
         // Of two the one that leaves less.
-        let Some((limit, over)) =
-            limits.into_iter().filter_map(|(limit, over)| Some((limit?, over))).min_by_key(|l| l.0)
-        else {
-            return Ok(Admitted::default());
+        let limits = limits.into_iter().filter_map(|(limit, over)| Some((limit?, over)));
+        let Some((limit, over)) = limits.min_by_key(|(limit, _)| *limit) else {
+            // One that is looked at may get a limit at any time, and then what is on its way counts.
+            let counted = self.dedicated.records.contains_key(group);
+            if counted {
+                self.coming.add(group);
+            }
+            return Ok(Admitted { counted });
         };
-        let waiting = active.map_or(0, |active| active.counts.waiting()) + self.coming.of(group);
+        let shared = self.overflow.waiting(group);
+        let waiting = active.map_or(0, |active| active.counts.waiting()) + shared + self.coming.of(group);
         if waiting < limit {
             self.coming.add(group);
             return Ok(Admitted { counted: true });
         }
-        let again = match active {
+        let lane = (active.is_none() && shared > 0).then(|| self.overflow_of(group)).flatten();
+        let again = match active.or_else(|| self.group_of(&lane?)) {
             Some(active) => self.time_for(active, waiting + 1 - limit, now),
             // All of it is on its way in.
             None if self.paused.contains(group) || (self.policies)(group).paused => AGAIN_MAX,
             None => AGAIN_MIN,
         };
-        if let Some(gid) = self.names.get(group).copied() {
+        if let Some(gid) = self.gid_of(group) {
             self.note_demand(gid, now.mono);
         }
         Err(Excess { over, again })

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::lazy::Empty;
 use super::request::BreakerState;
 use super::{Breakers, GroupBreaker, UpstreamBreaker};
 use crate::event::Mono;
@@ -296,7 +297,7 @@ fn doubled(first: Duration, times: u32, max: Duration) -> Duration {
 }
 
 /// A group's breaker: failures in a row.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct OfGroup {
     /// When the failures of the row were, oldest first, within the window; fewer than open it.
     row: VecDeque<Mono>,
@@ -307,7 +308,19 @@ pub(super) struct OfGroup {
     until: Option<Mono>,
 }
 
+impl Empty for OfGroup {
+    const EMPTY: &'static Self = &Self::new();
+
+    fn fresh() -> Self {
+        Self::new()
+    }
+}
+
 impl OfGroup {
+    const fn new() -> Self {
+        Self { row: VecDeque::new(), openings: 0, opened: None, until: None }
+    }
+
     /// Whether an attempt may go when `in_flight` are under way; else when it may, where time alone decides.
     pub(super) fn may_go(&self, in_flight: u32, now: Mono) -> Result<(), Option<Mono>> {
         match self.until {
@@ -334,7 +347,7 @@ impl OfGroup {
             // An attempt from before the opening says nothing about now.
             Some(until) if began < until => {}
             Some(_) if failed => self.open(settings, now),
-            Some(_) => *self = Self::default(),
+            Some(_) => *self = Self::new(),
             None if failed => {
                 self.row.push_back(now);
                 while self.row.front().is_some_and(|first| now.since(*first) > settings.window) {
@@ -477,7 +490,7 @@ mod tests {
     #[test]
     fn a_group_opens_at_ten_in_a_row_and_an_answer_ends_the_row() {
         let settings = Settings::default().breakers.group;
-        let mut breaker = OfGroup::default();
+        let mut breaker = OfGroup::new();
         for _ in 0..9 {
             breaker.ended(&settings, true, Mono(S), Mono(S));
         }
@@ -502,7 +515,7 @@ mod tests {
     #[test]
     fn ten_failures_spread_over_more_than_a_minute_do_not_open_a_group() {
         let settings = Settings::default().breakers.group;
-        let mut breaker = OfGroup::default();
+        let mut breaker = OfGroup::new();
         for i in 0..30 {
             breaker.ended(&settings, true, Mono(i * 10 * S), Mono(i * 10 * S));
         }

@@ -39,7 +39,7 @@ impl Engine {
     /// Another policy for one group while it is active. The source of policies has to give the same from now on.
     pub fn set_policy(&mut self, group: &Group, policy: Policy, now: Now) {
         let now = self.tick(now);
-        if let Some(gid) = self.names.get(group).copied() {
+        if let Some(gid) = self.gid_of(group) {
             self.apply(gid, policy);
             self.touch_group(gid, now.mono);
         }
@@ -101,7 +101,7 @@ impl Engine {
 
     fn set_paused(&mut self, group: &Group, paused: bool, now: Now) {
         let now = self.tick(now);
-        let Some(gid) = self.names.get(group).copied() else { return };
+        let Some(gid) = self.gid_of(group) else { return };
         if let Some(group) = self.groups.get_mut(gid) {
             group.paused = paused;
         }
@@ -132,7 +132,7 @@ impl Engine {
     /// The same of one group's breaker, and of a `Retry-After` that holds it. False when nothing held it.
     pub fn close_group_breaker(&mut self, group: &Group, now: Now) -> bool {
         let now = self.tick(now);
-        let Some(gid) = self.names.get(group).copied() else { return false };
+        let Some(gid) = self.gid_of(group) else { return false };
         let Some(group) = self.groups.get_mut(gid) else { return false };
         let opened = std::mem::take(&mut group.breaker).opened();
         let held = std::mem::replace(&mut group.held_until, Mono(0)) > now.mono;
@@ -154,7 +154,7 @@ impl Engine {
     /// requests are not.
     pub fn cancel(&mut self, group: &Group, now: Now) -> usize {
         self.tick(now);
-        let Some(gid) = self.names.get(group).copied() else { return 0 };
+        let Some(gid) = self.gid_of(group) else { return 0 };
         let tickets: Vec<_> =
             self.leases.iter().filter(|(_, lease)| lease.gid == gid).map(|(ticket, _)| ticket).collect();
         for ticket in &tickets {
@@ -193,7 +193,7 @@ impl Engine {
             Some(Place::Waiting(at)) => {
                 let Some((lid, ev)) = self.retries.take_waiting(at, seq) else { return false };
                 if let Some(lane) = self.lanes.get_mut(lid) {
-                    lane.rare.waiting -= usize::from(ev.order.is_none());
+                    lane.rare.waiting -= usize::from(ev.order().is_none());
                 }
                 (Stage::Retrying, After::ended(lid, ev))
             }
@@ -213,6 +213,9 @@ impl Engine {
                 }
             }
         };
+        if let After::Ended { member, .. } = &after {
+            self.overflow.waits(*member, false);
+        }
         self.retries.settle(seq);
         self.shift(lid, Some(from), Some(Stage::Settling), 1);
         self.outbox.push(Settle { seq, at: now.wall, verdict: removal.verdict() }, after);

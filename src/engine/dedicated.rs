@@ -29,10 +29,11 @@ impl Engine {
         }
     }
 
-    /// Whether some group is refused what it has outgrown.
+    /// Whether some group is refused what it has outgrown, or may be: then [`admit`](Self::admit) is to be asked for every event, for
+    /// what is on its way in counts.
     #[must_use]
-    pub fn sheds(&self) -> bool {
-        self.dedicated.shedding
+    pub fn counts_coming(&self) -> bool {
+        !self.dedicated.records.is_empty()
     }
 
     /// Whether so many further groups could get slots of their own.
@@ -109,7 +110,7 @@ impl Engine {
     }
 
     fn judge_shedding(&mut self, name: &Group, now: Mono) {
-        let (backlog, on) = (self.found(name).backlog, self.settings.shed);
+        let (backlog, on) = (self.found(name).backlog + self.coming.of(name), self.settings.shed);
         let Some(record) = self.dedicated.records.get_mut(name) else { return };
         if record.sheds(&self.settings.dedicated, on, backlog, now) {
             let above = record.shed_above;
@@ -120,7 +121,7 @@ impl Engine {
     /// What the group has had and has now, active or not.
     fn found(&self, name: &Group) -> Found {
         let guess = self.upstream.durations.guess_us();
-        let Some(group) = self.names.get(name).and_then(|gid| self.groups.get(*gid)) else {
+        let Some(group) = self.group_of(name) else {
             let stats = self.ledgers.get(name).and_then(|ledger| ledger.stats.as_ref());
             return Found { arrived: stats.map_or(0, |stats| stats.demand.all), keeps_us: guess, backlog: 0 };
         };

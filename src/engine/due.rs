@@ -177,7 +177,7 @@ impl Engine {
         ev.retrying = true;
         ev.since = super::ev::line(at);
         let Some(lane) = self.lanes.get_mut(lid) else { return };
-        if let Some(key) = &ev.order {
+        if let Some(key) = ev.order() {
             if lane.rare.keys.holds(key) {
                 // Another event of the key is under way; this one has to wait for it, wherever it came from.
                 lane.note_stored(ev.received);
@@ -209,7 +209,7 @@ impl Engine {
         let Some(lane) = self.lanes.get_mut(lid) else { return };
         ev.since = super::ev::line(at);
         let seq = ev.seq;
-        if ev.order.is_none() {
+        if ev.order().is_none() {
             if !lane.has_retry_room() {
                 lane.note_stored(ev.received);
                 self.retries.places.remove(&seq);
@@ -251,7 +251,7 @@ impl Engine {
             let (lid, ev, _) = entry.remove();
             self.retries.places.insert(seq, Place::Due(at));
             if let Some(lane) = self.lanes.get_mut(lid) {
-                lane.rare.waiting -= usize::from(ev.order.is_none());
+                lane.rare.waiting -= usize::from(ev.order().is_none());
                 lane.fall_due(at, ev);
             }
             self.touch(lid, now);

@@ -6,49 +6,54 @@ use super::Queued;
 use super::overflow::Member;
 use crate::event::{Group, Lane, Mono, Now, Seq, Wall};
 
-/// A pending event in memory.
+/// A pending event in memory. A million are, so it is small: what most do not have is apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ev {
     pub(super) seq: Seq,
-    pub(super) order: Option<Group>,
     /// Since when it waits, on the line of [`Mono`], which began before this process for some.
     pub(super) since: i64,
     /// When it was received, on the same line.
     pub(super) received: i64,
-    /// When its first attempt began, on the same line.
-    pub(super) first: Option<i64>,
+    /// When its first attempt began, on the same line; [`NEVER`] before it did.
+    first: i64,
     pub(super) attempts: u32,
-    pub(super) refused: u32,
-    /// What the hold clock of its group showed when it began to hold its order key.
-    pub(super) held_from: Option<u64>,
     /// How often it was made pending again.
     pub(super) replays: u32,
     /// It found its group within its head start.
     pub(super) quiet: bool,
-    /// How long it waited for an earlier event of its order key; four bytes, for a million events are in memory.
-    pub(super) held_ms: u32,
     /// The store has it as retrying.
     pub(super) retrying: bool,
-    /// Whose it is, if it waits in an overflow lane.
-    pub(super) member: Member,
+    rare: Option<Box<Rare>>,
 }
+
+/// What few events have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rare {
+    order: Option<Group>,
+    refused: u32,
+    /// What the hold clock of its group showed when it began to hold its order key.
+    held_from: Option<u64>,
+    /// How long it waited for an earlier event of its order key.
+    held_ms: u32,
+    /// Whose it is, if it waits in an overflow lane.
+    member: Member,
+}
+
+/// No moment of the line.
+const NEVER: i64 = i64::MIN;
 
 impl Ev {
     pub(super) fn new(seq: Seq) -> Self {
         Self {
             seq,
-            order: None,
             since: 0,
             received: 0,
-            first: None,
+            first: NEVER,
             attempts: 0,
-            refused: 0,
-            held_from: None,
             replays: 0,
             quiet: false,
-            held_ms: 0,
             retrying: false,
-            member: Member::default(),
+            rare: None,
         }
     }
 
@@ -62,15 +67,14 @@ impl Ev {
             }
             (order, _) => order,
         };
+        let rare = Rare { order, member, refused: event.refused, ..Rare::default() };
         let ev = Self {
-            order,
-            member,
             since: on_line(now, event.received),
             received: on_line(now, event.received),
-            first: event.first_attempt.map(|at| on_line(now, at)),
+            first: event.first_attempt.map_or(NEVER, |at| on_line(now, at)),
             attempts: event.attempts,
-            refused: event.refused,
             replays: event.replays,
+            rare: (rare != Rare::default()).then(|| Box::new(rare)),
             ..Self::new(event.seq)
         };
         (event.lane, ev)
@@ -81,15 +85,88 @@ impl Ev {
         self.replays > 0
     }
 
+    #[cfg(test)]
+    pub(super) fn ordered(mut self, key: Group) -> Self {
+        self.rare.get_or_insert_default().order = Some(key);
+        self
+    }
+
+    /// One that had so many attempts, the first of them then on the line, and was refused so often.
+    #[cfg(test)]
+    pub(super) fn tried(attempts: u32, first: i64, refused: u32) -> Self {
+        let rare = Some(Box::new(Rare { refused, ..Rare::default() }));
+        Self { attempts, first, rare, ..Self::new(Seq(1)) }
+    }
+
+    /// What it shares with those that go one after another with it (R7).
+    pub(super) fn order(&self) -> Option<&Group> {
+        self.rare.as_ref()?.order.as_ref()
+    }
+
+    /// Whose it is, if it waits in an overflow lane.
+    pub(super) fn member(&self) -> Member {
+        self.rare.as_ref().map_or_else(Member::default, |rare| rare.member)
+    }
+
+    /// Attempts that were answered with a refusal.
+    pub(super) fn refused(&self) -> u32 {
+        self.rare.as_ref().map_or(0, |rare| rare.refused)
+    }
+
+    /// Another one was.
+    pub(super) fn refuse(&mut self) {
+        let rare = self.rare.get_or_insert_default();
+        rare.refused = rare.refused.saturating_add(1);
+    }
+
+    /// What the hold clock of its group showed when it began to hold its order key: `clock`, unless it did before.
+    pub(super) fn held_from(&mut self, clock: u64) -> u64 {
+        *self.rare.get_or_insert_default().held_from.get_or_insert(clock)
+    }
+
+    /// How long it waited for an earlier event of its order key.
+    pub(super) fn held(&self) -> Duration {
+        Duration::from_millis(self.rare.as_ref().map_or(0, |rare| rare.held_ms.into()))
+    }
+
     /// The event before it with its order key has ended: it may go from now on.
-    pub(super) fn freed(self, now: Mono) -> Self {
+    pub(super) fn freed(mut self, now: Mono) -> Self {
         let held = since_line(self.since, now).as_millis();
-        Self { held_ms: u32::try_from(held).unwrap_or(u32::MAX), ..self }
+        self.rare.get_or_insert_default().held_ms = u32::try_from(held).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// It waits for its time, to be tried again.
+    pub(super) fn retries(mut self) -> Self {
+        self.retrying = true;
+        if let Some(rare) = &mut self.rare {
+            rare.held_ms = 0;
+        }
+        self
+    }
+
+    /// It goes back to its place, as if it had not been tried.
+    pub(super) fn waits_again(mut self) -> Self {
+        self.retrying = false;
+        self
+    }
+
+    /// An attempt begins.
+    pub(super) fn begin(&mut self, now: Mono) {
+        self.attempts = self.attempts.saturating_add(1);
+        if self.first == NEVER {
+            self.first = line(now);
+        }
+    }
+
+    /// When its first attempt began, on the line.
+    pub(super) fn first(&self) -> Option<i64> {
+        (self.first != NEVER).then_some(self.first)
     }
 
     /// How long ago its first attempt began.
     pub(super) fn age(&self, now: Mono) -> Duration {
-        since_line(self.first.unwrap_or_else(|| line(now)), now)
+        since_line(self.first().unwrap_or_else(|| line(now)), now)
     }
 }
 

@@ -123,6 +123,11 @@ impl Field {
         best.map(|(_, id, class)| (class, id))
     }
 
+    /// Nearly all of the next `n` groups of that class.
+    pub(super) fn soon(&self, class: Class, n: usize) -> Vec<u32> {
+        self.heaps.get(usize::from(class.0)).map(|heap| heap.soon(n)).unwrap_or_default()
+    }
+
     /// Whether `id` stands in the heap of `class`, and there only.
     pub(super) fn holds(&self, class: Class, id: u32) -> bool {
         self.heaps.get(usize::from(class.0)).is_some_and(|heap| heap.holds(&self.places, id))

@@ -6,7 +6,7 @@ use super::breaker::OfGroup;
 use super::counts::Counts;
 use super::field::Class;
 use super::inside::{Inside, Kind};
-use super::lazy::Lazy;
+use super::lazy::{Empty, Lazy};
 use super::ledger::Ledger;
 use super::live::Calls;
 use super::own::{self, Own};
@@ -33,78 +33,92 @@ pub(super) enum Standing {
     RetrySlots,
 }
 
-/// A group.
+/// A group. Its fields lie as they are written: what every step needs together in one cache line, and what few steps need at the end.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct GroupState {
-    pub(super) name: Group,
-    pub(super) policy: Policy,
-    pub(super) weight: Weight,
-    /// Paused by command, whatever the policy says.
-    pub(super) paused: bool,
-
+    // Its turn.
     pub(super) tag: Tag,
-    pub(super) standing: Standing,
+    pub(super) v: Tag,
+    pub(super) top: Tag,
+    pub(super) weight: Weight,
     /// The step in which it became ready.
     pub(super) since: u64,
+
+    // What it has to do.
+    /// Sums over its lanes.
+    pub(super) counts: Counts,
+    pub(super) retry_in_flight: u32,
+    /// Leases of lost nodes that count in its cap.
+    pub(super) foreign: u32,
+    /// Attempts in flight that are longer than `slow_after`.
+    pub(super) long: u32,
+    /// R11: its lane without a name.
+    pub(super) plain: Option<u32>,
+    /// Senders that wait for an answer; most groups never have one.
+    pub(super) live: Lazy<Calls>,
+    pub(super) breaker: Lazy<OfGroup>,
+    /// Where its policy has a rate.
+    pub(super) rate: Option<Box<Gcra>>,
+
+    /// R11: those of its lanes that may go.
+    pub(super) inside: Inside,
+    /// A `Retry-After` holds it until then.
+    pub(super) held_until: Mono,
+    /// R12: what it has where it has slots of its own.
+    pub(super) own: Option<Box<Own>>,
+    /// The number of the outbreak in which an attempt of it ended quickly.
+    pub(super) quick: u64,
+
+    /// I4: what its leases were charged, and what the ended ones were served; equal with nothing in flight.
+    pub(super) charged_us: u64,
+    pub(super) served_us: u64,
+    pub(super) estimate: Ewma,
+    /// When it last had a failure that the upstream's breaker counts.
+    pub(super) failed: Option<Mono>,
+    pub(super) name: Group,
+    /// Time in which the upstream answered this group and no other.
+    pub(super) answered_alone_us: u64,
+
+    /// What it stood still for.
+    pub(super) stops: Stops,
+    pub(super) standing: Standing,
+    /// Paused by command, whatever the policy says.
+    pub(super) paused: bool,
+    /// Its turn is another one than that in the field.
+    pub(super) moved: bool,
     /// It has a time at which it is looked at again.
     pub(super) wakes: bool,
     /// Since it became ready, a gate was closed to it: I6 says nothing about it.
     pub(super) gated: bool,
     /// Its tag has charges of another policy, or of an earlier time of its life: I6 says nothing about it.
     pub(super) changed: bool,
-
-    // R11: the lanes inside.
-    pub(super) plain: Option<u32>,
-    pub(super) parts: BTreeMap<Group, u32>,
-    /// Tags and estimates of empty inner lanes that still owe.
-    pub(super) debts: Debts,
-    pub(super) v: Tag,
-    pub(super) top: Tag,
-    /// Those of them that may go.
-    pub(super) inside: Inside,
-
-    /// Sums over its lanes.
-    pub(super) counts: Counts,
-    /// Senders that wait for an answer; most groups never have one.
-    pub(super) live: Lazy<Calls>,
-    pub(super) retry_in_flight: u32,
-    /// Leases of lost nodes that count in its cap.
-    pub(super) foreign: u32,
+    pub(super) slow: bool,
+    pub(super) side: bool,
     /// What it wants of the slots, in thousandths of weight.
     pub(super) wish: u32,
-
-    pub(super) estimate: Ewma,
-    /// Attempts in flight that are longer than `slow_after`.
-    pub(super) long: u32,
-    pub(super) slow: bool,
-    /// The number of the outbreak in which an attempt of it ended quickly.
-    pub(super) quick: u64,
-    pub(super) ended: LastSecond,
-
-    /// Where its policy has a rate.
-    pub(super) rate: Option<Box<Gcra>>,
-    /// A `Retry-After` holds it until then.
-    pub(super) held_until: Mono,
-    pub(super) breaker: OfGroup,
-    /// When it last had a failure that the upstream's breaker counts.
-    pub(super) failed: Option<Mono>,
     /// How its last failed attempt was answered, `Some(None)` when it was not; for people.
     pub(super) last_failure: Option<Option<u16>>,
-    pub(super) side: bool,
-    /// Time in which the upstream answered this group and no other.
-    pub(super) answered_alone_us: u64,
-
-    /// I4: what its leases were charged, and what the ended ones were served; equal with nothing in flight.
-    pub(super) charged_us: u64,
-    pub(super) served_us: u64,
-
-    /// R12: what it has where it has slots of its own.
-    pub(super) own: Option<Box<Own>>,
+    /// R11: its lanes with a name.
+    pub(super) parts: Lazy<Parts>,
+    /// Tags and estimates of empty inner lanes that still owe.
+    pub(super) debts: Lazy<Debts>,
 
     /// What people are told of it.
     pub(super) ledger: Ledger,
-    /// What it stood still for.
-    pub(super) stops: Stops,
+    pub(super) policy: Policy,
+    pub(super) ended: LastSecond,
+}
+
+/// Lanes by the name of their part.
+type Parts = BTreeMap<Group, u32>;
+
+impl Empty for Parts {
+    const EMPTY: &'static Self = &Self::new();
+
+    fn fresh() -> Self {
+        Self::new()
+    }
 }
 
 impl GroupState {
@@ -117,12 +131,13 @@ impl GroupState {
             tag: Tag::LOWEST,
             standing: Standing::Idle,
             since: 0,
+            moved: false,
             wakes: false,
             gated: false,
             changed: false,
             plain: None,
-            parts: BTreeMap::new(),
-            debts: Debts::default(),
+            parts: Lazy::default(),
+            debts: Lazy::default(),
             v: Tag::default(),
             top: Tag::default(),
             inside: Inside::default(),
@@ -138,7 +153,7 @@ impl GroupState {
             ended: LastSecond::default(),
             rate: None,
             held_until: Mono(0),
-            breaker: OfGroup::default(),
+            breaker: Lazy::default(),
             failed: None,
             last_failure: None,
             side: false,
@@ -188,6 +203,23 @@ impl GroupState {
     /// Attempts in flight, of events and of live requests.
     pub(super) fn in_flight(&self) -> u32 {
         self.counts.in_flight + self.live.in_flight
+    }
+
+    /// A field of each cache line, for [`warm`](super::warm).
+    pub(super) fn lines(&self) -> u64 {
+        let one = self.since.wrapping_add(self.counts.queued).wrapping_add(self.held_until.0);
+        let other = self.charged_us.wrapping_add(self.ledger.accepted).wrapping_add(self.ended.tick());
+        one.wrapping_add(other).wrapping_add(u64::from(self.slow))
+    }
+
+    /// The same of its statistics, where it has some.
+    pub(super) fn lines_behind(&self) -> u64 {
+        self.ledger.stats.as_ref().map_or(0, |stats| stats.lines())
+    }
+
+    /// And of its name.
+    pub(super) fn line_of_name(&self) -> u64 {
+        self.name.as_str().as_bytes().first().copied().unwrap_or_default().into()
     }
 
     pub(super) fn turn(&self) -> Turn {
@@ -258,7 +290,7 @@ impl GroupState {
 }
 
 /// Empty inner lanes that were charged more than their group's virtual time has reached.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Debts {
     owed: BTreeMap<Group, (Tag, Ewma)>,
     /// At this size those that owe no more are dropped.
@@ -266,10 +298,11 @@ pub(super) struct Debts {
 }
 
 impl Debts {
+    const fn new() -> Self {
+        Self { owed: BTreeMap::new(), sweep_at: 0 }
+    }
+
     pub(super) fn put(&mut self, name: Group, tag: Tag, estimate: Ewma, v: Tag) {
-        if tag <= v {
-            return;
-        }
         self.owed.insert(name, (tag, estimate));
         if self.owed.len() > self.sweep_at {
             self.owed.retain(|_, (tag, _)| *tag > v);
@@ -279,5 +312,46 @@ impl Debts {
 
     pub(super) fn take(&mut self, name: &Group) -> Option<(Tag, Ewma)> {
         self.owed.remove(name)
+    }
+}
+
+impl Empty for Debts {
+    const EMPTY: &'static Self = &Self::new();
+
+    fn fresh() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+    use crate::engine::ev::Ev;
+    use crate::engine::lane::LaneState;
+
+    /// What an event of a group costs that was not touched for long is how many cache lines it comes to, and a million groups must fit: who
+    /// lets a record grow has to say so here.
+    #[test]
+    fn records_stay_small() {
+        let sizes = [size_of::<Option<GroupState>>(), size_of::<Option<LaneState>>(), size_of::<Option<Ev>>()];
+        assert_eq!(sizes, [448, 192, 56]);
+        assert_eq!(size_of::<(Turn, u32)>(), 32, "two places of a heap in a cache line");
+    }
+
+    /// [`GroupState::lines`] reads one field of each line.
+    #[test]
+    fn reading_ahead_reads_every_line() {
+        let read = [
+            offset_of!(GroupState, since),
+            offset_of!(GroupState, counts),
+            offset_of!(GroupState, held_until),
+            offset_of!(GroupState, charged_us),
+            offset_of!(GroupState, slow),
+            offset_of!(GroupState, ledger) + offset_of!(Ledger, accepted),
+            offset_of!(GroupState, ended),
+        ];
+        assert_eq!(read.map(|place| place / 64), [0, 1, 2, 3, 4, 5, 6], "{read:?}");
     }
 }

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use super::counts::Counts;
 use super::ev::Ev;
+use super::fifo::Fifo;
 use super::inside::Kind;
 use super::lazy::{Empty, Lazy};
 use super::order::Keys;
 use super::price::Ewma;
-use super::tags::{Tag, Turn};
+use super::tags::Tag;
 use crate::event::{Group, Mono, Seq, Wall};
 
 /// Retrying events without an order key that one lane keeps in memory; more are found again in the store.
@@ -47,42 +48,43 @@ pub(super) struct Limits {
     pub(super) window: usize,
 }
 
-/// A lane.
+/// A lane. Its fields lie as they are written, what a step needs together in one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct LaneState {
-    pub(super) group: u32,
-    /// Which part of its group.
-    pub(super) inner: Option<Group>,
-    /// The section that it comes and goes with.
-    pub(super) section: u16,
-    /// No event of it gets a lease now: its section is about to go.
-    pub(super) held: bool,
-
     // R1–R3 inside the group.
     pub(super) tag: Tag,
-    pub(super) turn: Option<Turn>,
-    pub(super) estimate: Ewma,
-
-    /// Fresh events that may go, a prefix of those in the store.
-    fresh: VecDeque<Ev>,
-    /// Up to where the scan has come, and whether there is more.
-    pub(super) cursor: Seq,
+    /// The step in which it became ready inside; 0 while it is not.
+    pub(super) since: u64,
+    /// Pending events, in memory or not.
+    pub(super) counts: Counts,
+    pub(super) group: u32,
+    /// There is more behind the cursor.
     pub(super) more: bool,
-    /// What of it is only in the store was received no earlier than this, on the line.
-    pub(super) stored_from: i64,
     /// It was found at the start and has not been read to its end: what lies between is unknown.
     pub(super) unread: bool,
-    pub(super) loading: Option<Load>,
     appended_while_loading: bool,
     /// The scan waits for keys to be freed, or for retrying events to be read.
     blocked: bool,
     /// Retrying events from before the start have not all been read; until then no ordered event is taken in, for its key may be held.
     pub(super) unread_retries: bool,
+    /// No event of it gets a lease now: its section is about to go.
+    pub(super) held: bool,
+    /// The section that it comes and goes with.
+    pub(super) section: u16,
 
-    /// Pending events, in memory or not.
-    pub(super) counts: Counts,
+    pub(super) estimate: Ewma,
+    /// Fresh events that may go, a prefix of those in the store.
+    fresh: Fifo,
 
+    /// Up to where the scan has come.
+    pub(super) cursor: Seq,
+    /// What of it is only in the store was received no earlier than this, on the line.
+    pub(super) stored_from: i64,
+    pub(super) loading: Option<Load>,
     pub(super) rare: Lazy<Rare>,
+    /// Which part of its group.
+    pub(super) inner: Option<Group>,
 }
 
 /// What a lane needs that has more than fresh events without an order key.
@@ -153,9 +155,9 @@ impl LaneState {
             section: 0,
             held: false,
             tag: Tag::LOWEST,
-            turn: None,
+            since: 0,
             estimate: Ewma::default(),
-            fresh: VecDeque::new(),
+            fresh: Fifo::default(),
             cursor: Seq(0),
             more: false,
             stored_from: 0,
@@ -167,6 +169,16 @@ impl LaneState {
             counts: Counts::default(),
             rare: Lazy::default(),
         }
+    }
+
+    /// A field of each cache line, for [`warm`](super::warm).
+    pub(super) fn lines(&self) -> u64 {
+        self.since.wrapping_add(self.cursor.0).wrapping_add(self.estimate.micros().unwrap_or_default())
+    }
+
+    /// The same of its events.
+    pub(super) fn line_behind(&self) -> u64 {
+        self.fresh.line()
     }
 
     /// What it has to do; `None` when nothing may go.
@@ -256,7 +268,7 @@ impl LaneState {
         if !self.has_stored() {
             self.stored_from = ev.received;
         }
-        let alone = ev.is_replay() && ev.order.is_none() && !self.unread;
+        let alone = ev.is_replay() && ev.order().is_none() && !self.unread;
         if self.loading.is_some() {
             self.appended_while_loading = true;
             if alone {
@@ -297,7 +309,7 @@ impl LaneState {
             return true;
         }
         let room = self.fresh.len() < limits.window;
-        match &ev.order {
+        match ev.order() {
             Some(key) => {
                 let known = self.rare.keys.holds(key);
                 if self.unread_retries || (!known && self.is_held()) {
@@ -326,10 +338,6 @@ impl LaneState {
                     return false;
                 }
                 self.cursor = ev.seq;
-                if self.fresh.capacity() == 0 {
-                    // Most lanes of a million have one event.
-                    self.fresh.reserve_exact(1);
-                }
                 self.fresh.push_back(ev);
             }
         }
@@ -410,7 +418,7 @@ impl LaneState {
     fn replays_found(&mut self, from: Seq, events: Vec<Ev>, more: bool, limits: Limits) {
         self.rare.replay_from = events.last().filter(|_| more).map(|last| Seq(last.seq.0 + 1));
         for ev in events {
-            let ours = ev.is_replay() && ev.order.is_none() && ev.seq >= from && ev.seq > self.rare.replay_seen;
+            let ours = ev.is_replay() && ev.order().is_none() && ev.seq >= from && ev.seq > self.rare.replay_seen;
             if !ours || self.passes_by(ev.seq) {
                 continue;
             }
@@ -476,7 +484,7 @@ impl LaneState {
 
     /// A retrying event's time has come.
     pub(super) fn fall_due(&mut self, at: Mono, ev: Ev) {
-        let set = if ev.order.is_some() { &mut self.rare.due_keyed } else { &mut self.rare.due };
+        let set = if ev.order().is_some() { &mut self.rare.due_keyed } else { &mut self.rare.due };
         set.insert((at, ev.seq), ev);
     }
 
@@ -503,11 +511,10 @@ impl LaneState {
     /// Takes a fresh event out for good. True when it was in memory; else it is remembered, and passed by when it is read.
     pub(super) fn remove_fresh(&mut self, seq: Seq) -> Option<Ev> {
         let found = self.rare.heads.remove(&seq).or_else(|| {
-            let list = [&mut self.fresh, &mut self.rare.replays]
-                .into_iter()
-                .find(|list| list.iter().any(|ev| ev.seq == seq))?;
-            let index = list.iter().position(|ev| ev.seq == seq)?;
-            list.remove(index)
+            self.fresh.remove(seq).or_else(|| {
+                let index = self.rare.replays.iter().position(|ev| ev.seq == seq)?;
+                self.rare.replays.remove(index)
+            })
         });
         if found.is_none() {
             if self.rare.keys.behind() > 0
@@ -568,5 +575,18 @@ impl LaneState {
     pub(super) fn twin(&self) -> Option<&Ev> {
         let mut seen = BTreeSet::new();
         self.runnable().find(|ev| !seen.insert(ev.seq))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn reading_ahead_reads_every_line() {
+        let read = [offset_of!(LaneState, since), offset_of!(LaneState, estimate), offset_of!(LaneState, cursor)];
+        assert_eq!(read.map(|place| place / 64), [0, 1, 2], "{read:?}");
     }
 }

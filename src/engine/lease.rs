@@ -253,7 +253,8 @@ impl Engine {
         let weight = lease.price.weight;
         self.longest_us = self.longest_us.max(cost);
         if let Some(group) = self.groups.get_mut(lease.gid) {
-            if !lease.price.own {
+            if !lease.price.own && cost != old {
+                group.moved = true;
                 group.tag = group.tag.plus(Tag::of(cost, weight)).minus(Tag::of(old, weight));
                 self.top = self.top.max(group.tag);
             }
@@ -420,7 +421,9 @@ impl Engine {
         let end = breaker::End { group: lease.gid, began: lease.at, probe: lease.probe, failed, answered };
         self.upstream.breaker.ended(&settings.upstream, self.settings.slots, end, now);
         let Some(group) = self.groups.get_mut(lease.gid) else { return };
-        group.breaker.ended(&settings.group, ending.fails_group(), lease.at, now);
+        if group.breaker.is_made() || ending.fails_group() {
+            group.breaker.ended(&settings.group, ending.fails_group(), lease.at, now);
+        }
         if failed {
             group.failed = Some(now);
         }
@@ -457,7 +460,7 @@ impl Engine {
     fn follow(&mut self, gid: u32, (lid, mut ev): (u32, Ev), said: Said, ending: Ending, now: Now) {
         let Said { removal, hold_max } = said;
         if matches!(ending, Ending::Client(_)) {
-            ev.refused = ev.refused.saturating_add(1);
+            ev.refuse();
         }
         let seq = ev.seq;
         let hold_left = self.hold_left(gid, &mut ev, hold_max, ending);
@@ -472,7 +475,7 @@ impl Engine {
                 (Verdict::Released, After::Back { lid, ev: Box::new(ev) })
             }
             (Next::Again(delay), None) => {
-                if let (Some(key), Some(lane)) = (&ev.order, self.lanes.get_mut(lid)) {
+                if let (Some(key), Some(lane)) = (ev.order(), self.lanes.get_mut(lid)) {
                     lane.rare.keys.hold(key);
                 }
                 let due = now.wall.plus(delay);
@@ -485,12 +488,12 @@ impl Engine {
     /// How much longer the event may hold its order key: from its first failure, counting only time in which the upstream answered other
     /// groups (R7).
     fn hold_left(&self, gid: u32, ev: &mut Ev, max: Option<Duration>, ending: Ending) -> Option<Duration> {
-        if ending == Ending::Success || ev.order.is_none() {
+        if ending == Ending::Success || ev.order().is_none() {
             return None;
         }
         let alone = self.groups.get(gid).map_or(0, |group| group.answered_alone_us);
         let clock = self.upstream.answered_us.saturating_sub(alone);
-        let from = *ev.held_from.get_or_insert(clock);
+        let from = ev.held_from(clock);
         Some(
             max.unwrap_or(self.settings.order_max_hold)
                 .saturating_sub(Duration::from_micros(clock.saturating_sub(from))),

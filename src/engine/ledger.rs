@@ -11,8 +11,12 @@ use crate::event::{Group, Mono};
 /// Ledgers of idle groups. At some 500 bytes each they stay within what idle groups may take in all (10 MB).
 pub(super) const IDLE_MAX: usize = 10_000;
 
-/// With more active groups than this only those with two events at a time get statistics: a million with one event each must fit.
+/// With more active groups than this only those with [`STATS_EVENTS`] events at a time get statistics: a million with one event each must
+/// fit, and what an event of them costs is how much of memory it touches.
 pub(super) const STATS_MAX: usize = 10_000;
+
+/// So many events of one group are more than what one change at a tenant's makes: a backlog begins.
+pub(super) const STATS_EVENTS: u64 = 5;
 
 /// One group's sums.
 #[derive(Clone, Debug, Default)]

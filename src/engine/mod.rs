@@ -51,8 +51,10 @@ mod due;
 mod ev;
 mod fact;
 mod field;
+mod fifo;
 mod group;
 mod hung;
+mod index;
 mod inside;
 mod invariant;
 mod lane;
@@ -60,6 +62,7 @@ mod lazy;
 mod lease;
 mod ledger;
 mod live;
+mod names;
 mod notice;
 mod order;
 mod outbreak;
@@ -82,8 +85,9 @@ mod tags;
 #[cfg(test)]
 mod tests;
 mod wait;
+mod warm;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use admit::{Admitted, Excess, Over};
@@ -115,6 +119,7 @@ use lane::{LaneState, Limits};
 use lease::Leases;
 use ledger::Ledgers;
 use live::Live;
+use names::Names;
 use notice::Notices;
 use overflow::Overflow;
 use price::Durations;
@@ -152,7 +157,7 @@ pub struct Engine {
     /// Counts every change of a group's standing: who became ready first, without a clock.
     step: u64,
 
-    names: HashMap<Group, u32>,
+    names: Names,
     overflow: Overflow,
     groups: Slab<GroupState>,
     lanes: Slab<LaneState>,
@@ -231,7 +236,7 @@ impl Engine {
             rng: Rng::new(seed),
             now: Mono(0),
             step: 0,
-            names: HashMap::new(),
+            names: Names::default(),
             overflow: Overflow::default(),
             groups: Slab::default(),
             lanes: Slab::default(),
@@ -274,12 +279,14 @@ impl Engine {
     /// Events that have just become durable, in the order of their seqs; all appends are told, in the order of commits.
     pub fn on_appended(&mut self, events: Vec<Queued>, now: Now) {
         let now = self.tick(now);
-        for event in events {
+        let known = self.warm_batch(&events);
+        for (event, known) in events.into_iter().zip(known) {
             let (name, mut ev) = Ev::from_queued(event, now);
-            self.overflow.enter(ev.member, &name);
+            self.overflow.enter(ev.member(), &name);
             // It waits from its commit, however long that took.
             ev.since = ev::line(now.mono);
-            let (gid, lid) = self.lane_for(&name);
+            let gid = known.unwrap_or_else(|| self.group_for(&name.group));
+            let lid = self.lane_in(gid, &name);
             self.totals.appended += 1;
             self.note_arrival(gid, lid, &mut ev, now.mono);
             self.shift(lid, None, Some(Stage::Queued), 1);
@@ -491,7 +498,7 @@ impl Engine {
     fn note_arrival(&mut self, gid: u32, lid: u32, ev: &mut Ev, now: Mono) {
         let guess = self.upstream.durations.guess_us();
         let (Some(group), Some(lane)) = (self.groups.get_mut(gid), self.lanes.get(lid)) else { return };
-        if group.counts.total() > 0 {
+        if group.counts.total() + 1 >= ledger::STATS_EVENTS && group.ledger.stats.is_none() {
             group.ledger.stats.get_or_insert_default();
         }
         if let Some(stats) = &mut group.ledger.stats {

@@ -135,7 +135,7 @@ impl Keys {
     pub(super) fn found(&mut self, from: Seq, events: Vec<Ev>, seen: Seq, cursor: Seq) -> Vec<Ev> {
         let mut heads = Vec::new();
         for ev in events.into_iter().take_while(|ev| ev.seq <= cursor) {
-            let Some(name) = ev.order.clone() else { continue };
+            let Some(name) = ev.order().cloned() else { continue };
             let Some(key) = self.keys.get_mut(&name) else { continue };
             let Some(more) = key.more_from.filter(|more| *more >= from && *more <= ev.seq) else { continue };
             if key.head {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn ev(seq: u64, name: &str) -> Ev {
-        Ev { order: Some(key(name)), ..Ev::new(Seq(seq)) }
+        Ev::new(Seq(seq)).ordered(key(name))
     }
 
     const SCANNED: Seq = Seq(6);

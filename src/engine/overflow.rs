@@ -42,11 +42,23 @@ impl Member {
     }
 }
 
+/// One of them.
+#[derive(Debug, Default)]
+struct Known {
+    /// Its pending events there.
+    events: u32,
+    /// Of them, those that do not wait: they are leased, or their end is not durable yet.
+    away: u32,
+    /// Those of the batch under way that will be there.
+    held: u32,
+    /// In which part of the lanes they all are.
+    part: u16,
+}
+
 /// Whose events are in the 64 lanes.
 #[derive(Debug, Default)]
 struct Members {
-    /// How many events of each group, and in which part of the lanes they all wait.
-    known: HashMap<Member, (u64, u16)>,
+    known: HashMap<Member, Known>,
     /// Events there of groups that are not known one by one; all of these are in the common lanes.
     others: u64,
     /// Events there of whomever.
@@ -61,25 +73,31 @@ impl Members {
     /// In which part a group's events are.
     fn part(&self, member: Member) -> Option<u16> {
         let crowded = self.others > 0 || self.known.len() >= MEMBERS_MAX;
-        self.known.get(&member).map(|(_, part)| *part).or_else(|| crowded.then_some(0))
+        self.known.get(&member).map(|known| known.part).or_else(|| crowded.then_some(0))
     }
 
-    fn add(&mut self, member: Member, in_part: u16) {
-        if let Some((events, part)) = self.known.get_mut(&member) {
-            *events += 1;
-            *part = in_part;
-        } else if self.part(member).is_some() {
+    /// One more, counted by what `count` picks.
+    fn add(&mut self, member: Member, in_part: u16, count: impl Fn(&mut Known) -> &mut u32) {
+        let unknown = !self.known.contains_key(&member);
+        if unknown && self.part(member).is_some() {
             self.others += 1;
-        } else {
-            self.known.insert(member, (1, in_part));
+            return;
         }
+        let known = self.known.entry(member).or_default();
+        *count(known) += 1;
+        known.part = in_part;
     }
 
-    fn take(&mut self, member: Member) {
-        match self.known.get_mut(&member) {
-            None => self.others = self.others.saturating_sub(1),
-            Some((events, _)) if *events > 1 => *events -= 1,
-            Some(_) => drop(self.known.remove(&member)),
+    /// One less.
+    fn take(&mut self, member: Member, count: impl Fn(&mut Known) -> &mut u32) {
+        let Some(known) = self.known.get_mut(&member) else {
+            self.others = self.others.saturating_sub(1);
+            return;
+        };
+        let count = count(known);
+        *count = count.saturating_sub(1);
+        if known.events == 0 && known.held == 0 {
+            self.known.remove(&member);
         }
     }
 
@@ -131,16 +149,35 @@ impl Overflow {
         if member != Member::default() {
             let part = self.part_number(lane.group.overflow_part());
             self.members.events += 1;
-            self.members.add(member, part);
+            self.members.add(member, part, |known| &mut known.events);
         }
     }
 
-    /// It ended.
+    /// It ended, after it did not wait any more.
     pub(super) fn leave(&mut self, member: Member) {
         if member != Member::default() {
-            self.members.take(member);
+            self.waits(member, true);
+            self.members.take(member, |known| &mut known.events);
             self.leave_unread();
         }
+    }
+
+    /// It waits again, or does not any more.
+    pub(super) fn waits(&mut self, member: Member, again: bool) {
+        if member != Member::default()
+            && let Some(known) = self.members.known.get_mut(&member)
+        {
+            known.away = if again { known.away.saturating_sub(1) } else { known.away + 1 };
+        }
+    }
+
+    /// Events of `group` that wait in one of the 64; none where it is not known one by one whose are there.
+    pub(super) fn waiting(&self, group: &Group) -> u64 {
+        if self.members.known.is_empty() {
+            return 0;
+        }
+        let known = self.members.known.get(&Member::of_group(group));
+        known.map_or(0, |known| known.events.saturating_sub(known.away).into())
     }
 
     /// One ended of which it is not known whose it was: its group is taken to be there until all are gone.
@@ -149,12 +186,20 @@ impl Overflow {
         self.members.clear_if_empty();
     }
 
+    /// Events that wait in the 64, where it is known of each whose it is.
+    pub(super) fn waiting_of_all(&self) -> Option<u64> {
+        let known = self.members.known.values();
+        let sum = |count: fn(&Known) -> u32| known.clone().map(|known| u64::from(count(known))).sum::<u64>();
+        let (events, away) = (sum(|known| known.events), sum(|known| known.away));
+        (self.members.others == 0 && events == self.members.events).then(|| events.saturating_sub(away))
+    }
+
     /// Another batch: what became of the one before is known.
     fn begin(&mut self) {
         self.promised.clear();
         self.promises = 0;
         for member in std::mem::take(&mut self.held) {
-            self.members.take(member);
+            self.members.take(member, |known| &mut known.held);
         }
         self.members.clear_if_empty();
     }
@@ -234,7 +279,7 @@ impl Engine {
         if let Some(place) = common {
             let member = Member::of_group(&lane.group);
             let part = self.overflow.part_number(place.group.overflow_part());
-            self.overflow.members.add(member, part);
+            self.overflow.members.add(member, part, |known| &mut known.held);
             self.overflow.held.push(member);
             return Some(place);
         }
@@ -247,7 +292,7 @@ impl Engine {
 
     /// How many lanes the lane's group has inside and will have with this batch, and whether it shares some of them.
     fn inside(&self, lane: &Lane) -> (usize, bool) {
-        let group = self.names.get(&lane.group).and_then(|gid| self.groups.get(*gid));
+        let group = self.group_of(&lane.group);
         let (own, shared) = group.map_or((0, false), GroupState::inside_lanes);
         if lane.inner.is_none() {
             return (own, false);
@@ -282,7 +327,7 @@ impl Engine {
     /// The overflow lane in which events of `group` are, or its next one would be; `None` for a group with a lane of its own.
     #[must_use]
     pub fn overflow_of(&self, group: &Group) -> Option<Group> {
-        if group.is_reserved() || self.names.contains_key(group) {
+        if group.is_reserved() || self.gid_of(group).is_some() {
             return None;
         }
         let full = || self.own_lanes() >= self.settings.max_active && !(self.policies)(group).named;

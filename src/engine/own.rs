@@ -112,7 +112,7 @@ impl Engine {
 
     /// The group runs on slots of its own from now on. What it holds is on them.
     pub(super) fn give_slots(&mut self, name: &Group, now: Mono) {
-        let Some(gid) = self.names.get(name).copied() else { return };
+        let Some(gid) = self.gid_of(name) else { return };
         self.settle_on_own(gid);
         self.touch_group(gid, now);
     }
@@ -134,7 +134,7 @@ impl Engine {
 
     /// The group is back in the rotation. What it holds counts there, and its tag is raised as that of any group that was away (R3).
     pub(super) fn take_slots(&mut self, name: &Group, now: Mono) {
-        let Some(gid) = self.names.get(name).copied() else { return };
+        let Some(gid) = self.gid_of(name) else { return };
         let Some(group) = self.groups.get_mut(gid) else { return };
         let held = group.in_flight();
         group.own = None;
@@ -162,7 +162,7 @@ impl Engine {
         let held: u32 = self.groups.iter().filter_map(|(gid, _)| own(gid)).map(GroupState::in_flight).sum();
         let active = self.groups.iter().filter(|(gid, _)| own(*gid).is_some()).count();
         let listed = self.dedicated.active.iter().filter(|gid| own(**gid).is_some()).count();
-        let named = self.names.iter().filter(|(name, _)| self.dedicated.has_slots(name)).count();
+        let named = self.groups.iter().filter(|(_, group)| self.dedicated.has_slots(&group.name)).count();
         if held != self.leases.own || active != listed || listed != self.dedicated.active.len() || named != active {
             return Err(format!(
                 "I5: {held} leases on own slots, {} counted; {active} groups with them, {listed} listed, {named} named",

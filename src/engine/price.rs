@@ -10,20 +10,28 @@ const FIRST_GUESS_US: u64 = 50_000;
 /// Cost of one lease with [`Charge::Events`].
 const EVENT_US: u64 = 1_000_000;
 
-/// A moving average of durations: α = 0.2, the first sample replaces it. Whole microseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ewma(Option<u64>);
+/// A moving average of durations: α = 0.2, the first sample replaces it. Whole microseconds; [`NONE`] before the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ewma(u64);
+
+const NONE: u64 = u64::MAX;
+
+impl Default for Ewma {
+    fn default() -> Self {
+        Self(NONE)
+    }
+}
 
 impl Ewma {
     pub(super) fn add(&mut self, sample_us: u64) {
-        self.0 = Some(match self.0 {
-            None => sample_us,
-            Some(old) => (old * 4 + sample_us) / 5,
-        });
+        self.0 = match self.0 {
+            NONE => sample_us,
+            old => (old * 4 + sample_us) / 5,
+        };
     }
 
     pub(super) fn micros(self) -> Option<u64> {
-        self.0
+        (self.0 != NONE).then_some(self.0)
     }
 }
 

@@ -41,8 +41,8 @@ pub(super) fn next(
         Ending::Never(None) => return Next::Dead("it cannot be sent; its last attempt says why".into()),
         Ending::Client(_) | Ending::Server { .. } | Ending::NoAnswer | Ending::Cancelled => {}
     }
-    if ev.refused >= retry.attempts {
-        let refused = ev.refused;
+    if ev.refused() >= retry.attempts {
+        let refused = ev.refused();
         return Next::Dead(format!("refused with a 4xx {refused} times; the last attempt {}", ending.words()).into());
     }
     let age = ev.age(now);
@@ -66,7 +66,7 @@ pub(super) fn next(
 
 /// Whether any failure of the coming attempt that is not final would be followed by another.
 pub(super) fn will_retry(retry: &Retry, ev: &Ev, now: Mono) -> bool {
-    ev.refused + 1 < retry.attempts && ev.age(now) < retry.max_age
+    ev.refused() + 1 < retry.attempts && ev.age(now) < retry.max_age
 }
 
 /// After the n-th failure uniform in [0.5, 1] × min(initial · factorⁿ⁻¹, max).
@@ -84,7 +84,7 @@ mod tests {
     use crate::engine::fact::{RetryAfter, Scope};
 
     fn ev(attempts: u32, refused: u32, age_s: i64) -> Ev {
-        Ev { attempts, refused, first: Some(1_000_000_000 - age_s * 1_000_000), ..Ev::new(crate::event::Seq(1)) }
+        Ev::tried(attempts, 1_000_000_000 - age_s * 1_000_000, refused)
     }
 
     const NOW: Mono = Mono(1_000_000_000);

@@ -44,18 +44,17 @@ impl Engine {
         let Some(group) = self.groups.get_mut(lane.group) else { return };
         let places = &mut self.inner_places;
         if let Some(kind) = lane.kind() {
-            if lane.turn.is_none() {
+            if lane.since == 0 {
                 // R3, inside: raised when it becomes ready, by nothing else and never lowered.
                 lane.tag = lane.tag.max(group.v.minus(burst(&self.settings, Weight::ONE)));
                 self.step += 1;
+                lane.since = self.step;
             }
-            let since = lane.turn.map_or(self.step, |turn| turn.since);
-            let turn = Turn { tag: lane.tag, since };
-            lane.turn = Some(turn);
+            let turn = Turn { tag: lane.tag, since: lane.since };
             group.inside.set(places, turn, lid, kind, lane.inner.is_none());
         } else {
             group.inside.remove(places, lid, lane.inner.is_none());
-            lane.turn = None;
+            lane.since = 0;
         }
         if group.inside.is_empty() {
             group.v = group.v.max(group.top);
@@ -79,8 +78,16 @@ impl Engine {
                 group.gated = false;
             }
             group.gated |= class.is_gated();
-            self.field.set(class, group.turn(), gid);
+            // Most changes of a group leave its turn, and then its place need not be looked at.
+            if was != standing || std::mem::take(&mut group.moved) {
+                group.moved = false;
+                self.field.set(class, group.turn(), gid);
+                if !self.field.holds(class, gid) {
+                    self.violation("I2: a ready group is not in the field");
+                }
+            }
         }
+        let Some(group) = self.groups.get_mut(gid) else { return };
         let wish = section::wish(standing, group.weight);
         self.sections.wants(std::mem::replace(&mut group.wish, wish), wish);
         let parked = self.parked > 0 && standing == Standing::Idle && parked_by(&self.lanes, group).is_some();
@@ -124,6 +131,7 @@ impl Engine {
             self.refresh(gid, now.mono);
             return true;
         };
+        self.warm_next(class);
         self.take_turn(gid, class, now)
     }
 
@@ -321,8 +329,8 @@ impl Engine {
     fn enter_flight(&mut self, lease: &mut Lease, now: Mono) {
         match &mut lease.work {
             Work::Event(lid, ev) => {
-                ev.attempts = ev.attempts.saturating_add(1);
-                ev.first.get_or_insert_with(|| super::ev::line(now));
+                ev.begin(now);
+                self.overflow.waits(ev.member(), false);
                 let from = if lease.retry { Stage::Retrying } else { Stage::Queued };
                 self.shift(*lid, Some(from), Some(Stage::InFlight), 1);
             }

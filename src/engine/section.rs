@@ -221,7 +221,7 @@ impl Engine {
     }
 
     fn recount_foreign(&mut self, name: &Group, now: Mono) {
-        let Some(gid) = self.names.get(name).copied() else { return };
+        let Some(gid) = self.gid_of(name) else { return };
         if let Some(group) = self.groups.get_mut(gid) {
             group.foreign = self.sections.foreign_of(name);
         }

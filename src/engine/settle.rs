@@ -43,7 +43,7 @@ pub(super) enum After {
 impl After {
     /// The end of an event that was leased, or waited in memory.
     pub(super) fn ended(lid: u32, ev: Ev) -> Self {
-        Self::Ended { lid, key: ev.order, unread: false, member: ev.member }
+        Self::Ended { lid, key: ev.order().cloned(), unread: false, member: ev.member() }
     }
 }
 
@@ -154,15 +154,17 @@ impl Engine {
                 lid
             }
             After::Retry { lid, at, due, ev } => {
+                self.overflow.waits(ev.member(), true);
                 self.shift(lid, Some(Stage::Settling), Some(Stage::Retrying), 1);
-                self.wait_for(lid, at, due, Ev { retrying: true, held_ms: 0, ..*ev });
+                self.wait_for(lid, at, due, ev.retries());
                 lid
             }
             After::Back { lid, ev } => {
+                self.overflow.waits(ev.member(), true);
                 self.shift(lid, Some(Stage::Settling), Some(Stage::Queued), 1);
                 self.retries.forget(seq);
                 if let Some(lane) = self.lanes.get_mut(lid) {
-                    lane.put_back(Ev { retrying: false, ..*ev });
+                    lane.put_back(ev.waits_again());
                 }
                 lid
             }

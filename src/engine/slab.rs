@@ -38,6 +38,11 @@ impl<T> Slab<T> {
         Some(item)
     }
 
+    /// Places, free ones with them.
+    pub(super) fn places(&self) -> usize {
+        self.items.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }

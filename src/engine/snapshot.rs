@@ -12,7 +12,7 @@ use super::stats::Minute;
 use super::{Engine, ev, lane};
 use crate::event::{Group, Mono, WaitSplit};
 
-/// A group's last minute; all zeros for one of very many that never had two events at a time.
+/// A group's last minute; all zeros for one of very many that never had several events at a time.
 fn minute(group: &GroupState) -> Minute {
     group.ledger.stats.as_ref().map(|stats| stats.minute.clone()).unwrap_or_default()
 }
@@ -150,7 +150,7 @@ impl Engine {
     /// One group, active or not.
     #[must_use]
     pub fn group(&self, name: &Group, now: Mono) -> GroupView {
-        let active = self.names.get(name).and_then(|gid| Some((*gid, self.groups.get(*gid)?)));
+        let active = self.gid_of(name).and_then(|gid| Some((gid, self.groups.get(gid)?)));
         if let Some((gid, group)) = active {
             let elsewhere = self.elsewhere(Some(gid));
             let oldest = self.oldest(gid, group, &elsewhere, now);
@@ -201,12 +201,12 @@ impl Engine {
     /// many there are. Takes time in the number of all retries in memory.
     #[must_use]
     pub fn held(&self, name: &Group, limit: usize, now: Mono) -> (Vec<Held>, usize) {
-        let Some(gid) = self.names.get(name).copied() else { return (Vec::new(), 0) };
+        let Some(gid) = self.gid_of(name) else { return (Vec::new(), 0) };
         let lane = |lid: u32| self.lanes.get(lid).filter(|lane| lane.group == gid);
         let view = |lid: u32, ev: &ev::Ev, due: Option<Mono>| {
-            let (lane, key) = (lane(lid)?, ev.order.clone()?);
+            let (lane, key) = (lane(lid)?, ev.order()?.clone());
             let due = due.map(|at| at.since(now)).filter(|left| !left.is_zero());
-            let since = ev::since_line(ev.first.unwrap_or(ev.received), now);
+            let since = ev::since_line(ev.first().unwrap_or(ev.received), now);
             Some(Held { key, inner: lane.inner.clone(), seq: ev.seq, since, attempts: ev.attempts, due })
         };
         let waiting = self.retries.waiting().filter_map(|(at, lid, ev)| view(lid, ev, Some(at)));
@@ -225,7 +225,7 @@ impl Engine {
 
     /// How the lane stands that a group without one of its own shares, and why nothing is known of the group, in words.
     fn shares(&self, lane: &Group) -> (State, String) {
-        let shared = self.names.get(lane).and_then(|gid| self.groups.get(*gid));
+        let shared = self.group_of(lane);
         let pending = shared.map_or(0, |group| group.counts.total());
         let reason = format!("it has no lane of its own and shares {lane} with others: {pending} events wait there");
         (shared.map_or(State::Idle, |group| self.state(group)), reason)

@@ -123,6 +123,11 @@ pub(super) struct Stats {
 }
 
 impl Stats {
+    /// A field of each cache line, for [`warm`](super::warm).
+    pub(super) fn lines(&self) -> u64 {
+        self.minute.parts.iter().fold(u64::from(self.waits.total), |sum, part| sum.wrapping_add(part.number))
+    }
+
     /// An event got its lease after this wait.
     pub(super) fn waited(&mut self, split: &WaitSplit, now: Mono) {
         if split.iter().next().is_some() {
@@ -175,6 +180,11 @@ pub(super) struct LastSecond {
 
 impl LastSecond {
     const TICK_US: u64 = 125_000;
+
+    /// For [`warm`](super::warm).
+    pub(super) fn tick(&self) -> u64 {
+        self.tick
+    }
 
     pub(super) fn add(&mut self, now: Mono) {
         self.forget(now);

@@ -4,6 +4,8 @@
 //! table, [`Places`], knows where each id stands, so that a lane can be moved or taken out without a search. Every
 //! operation takes O(log n) steps and counts them, so that a test can say so.
 
+use std::cmp::Ordering;
+
 /// Parts of a microsecond in which tags are counted, so that dividing a short call by a large weight loses nothing.
 const UNIT: i128 = 1 << 20;
 
@@ -29,39 +31,84 @@ impl Weight {
     }
 }
 
-/// A moment in virtual time. 128 bits: a lane of the lowest weight that holds a thousand slots for a century fits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Tag(i128);
+/// A moment in virtual time. 128 bits: a lane of the lowest weight that holds a thousand slots for a century fits. In halves, ordered as
+/// the whole is, for those need no place at a multiple of 16: what stands in a heap is 32 bytes long, two to a cache line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tag {
+    high: i64,
+    low: u64,
+}
 
 impl Tag {
     /// Of a lane that was never charged: it is raised to its head start when it becomes ready, from the first moment on.
-    pub(super) const LOWEST: Self = Self(i128::MIN / 4);
+    pub(super) const LOWEST: Self = Self::from_whole(i128::MIN / 4);
+
+    const fn from_whole(whole: i128) -> Self {
+        Self { high: (whole >> 64) as i64, low: whole as u64 }
+    }
+
+    fn whole(self) -> i128 {
+        (i128::from(self.high) << 64) | i128::from(self.low)
+    }
 
     /// What `micros` of worker time are to a lane of this weight.
     pub(super) fn of(micros: u64, weight: Weight) -> Self {
-        Self(i128::from(micros) * UNIT * 1_000 / i128::from(weight.0.max(1)))
+        Self::from_whole(i128::from(micros) * UNIT * 1_000 / i128::from(weight.0.max(1)))
     }
 
     pub(super) fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
+        Self::from_whole(self.whole().saturating_add(other.whole()))
     }
 
     pub(super) fn minus(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
+        Self::from_whole(self.whole().saturating_sub(other.whole()))
     }
 
     /// In microseconds, for people.
     pub(super) fn micros(self) -> i64 {
-        i64::try_from(self.0 / UNIT).unwrap_or(i64::MAX)
+        i64::try_from(self.whole() / UNIT).unwrap_or(i64::MAX)
+    }
+}
+
+impl Ord for Tag {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.whole().cmp(&other.whole())
+    }
+}
+
+impl PartialOrd for Tag {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    fn lt(&self, other: &Self) -> bool {
+        self.whole() < other.whole()
     }
 }
 
 /// Where a lane stands among ready ones: lowest tag first, then ready longest, then by number (I9: no two are equal).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) tag: Tag,
     /// The step of the engine in which it became ready.
     pub(super) since: u64,
+}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.tag.cmp(&other.tag).then(self.since.cmp(&other.since))
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    /// As in [`before`].
+    fn lt(&self, other: &Self) -> bool {
+        (self.tag < other.tag) | ((self.tag == other.tag) & (self.since < other.since))
+    }
 }
 
 /// Where each id stands in its heap. An id is in at most one heap of those that share a table (I2).
@@ -101,6 +148,14 @@ impl<K> Default for Heap<K> {
 
 const ARITY: usize = 4;
 
+/// Items of the first three levels.
+const TOP: usize = 1 + ARITY + ARITY * ARITY;
+
+/// Whether `a` comes before `b`. Which of two does is a coin's throw, so nothing here is a jump that would have to be guessed.
+fn before<K: Ord>(a: &(K, u32), b: &(K, u32)) -> bool {
+    (a.0 < b.0) | ((a.0 == b.0) & (a.1 < b.1))
+}
+
 impl<K: Ord + Copy> Heap<K> {
     pub(super) fn len(&self) -> usize {
         self.items.len()
@@ -120,6 +175,16 @@ impl<K: Ord + Copy> Heap<K> {
         self.items.first().copied()
     }
 
+    /// Ids with low keys: the `n` lowest of the first few levels. Nearly all of them are the `n` lowest of all.
+    pub(super) fn soon(&self, n: usize) -> Vec<u32> {
+        let mut top: Vec<(K, u32)> = self.items.iter().take(TOP).copied().collect();
+        if n < top.len() {
+            top.select_nth_unstable(n);
+            top.truncate(n);
+        }
+        top.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Whether `id` stands here. The table alone cannot say in which heap.
     pub(super) fn holds(&self, places: &Places, id: u32) -> bool {
         places.at(id).and_then(|place| self.items.get(place)).is_some_and(|(_, found)| *found == id)
@@ -127,19 +192,16 @@ impl<K: Ord + Copy> Heap<K> {
 
     /// Puts `id` at `key`, whether or not it is here already.
     pub(super) fn set(&mut self, places: &mut Places, key: K, id: u32) {
-        if self.holds(places, id) {
-            let place = places.at(id).unwrap_or_default();
-            if let Some(item) = self.items.get_mut(place) {
-                item.0 = key;
+        let place = match places.at(id).and_then(|place| Some((place, self.items.get(place)?))) {
+            // Most changes of a group leave its turn: no other item is looked at for those.
+            Some((_, item)) if *item == (key, id) => return,
+            Some((place, (_, found))) if *found == id => place,
+            _ => {
+                self.items.push((key, id));
+                self.items.len() - 1
             }
-            let place = self.up(places, place);
-            self.down(places, place);
-        } else {
-            self.items.push((key, id));
-            let place = self.items.len() - 1;
-            places.set(id, place as u32);
-            self.up(places, place);
-        }
+        };
+        self.sift(places, place, (key, id));
     }
 
     /// Takes `id` out; does nothing when it is not here.
@@ -148,50 +210,56 @@ impl<K: Ord + Copy> Heap<K> {
             return;
         }
         let place = places.at(id).unwrap_or_default();
-        self.items.swap_remove(place);
         places.set(id, Places::NOWHERE);
-        if let Some((_, moved)) = self.items.get(place).copied() {
-            places.set(moved, place as u32);
-            let place = self.up(places, place);
-            self.down(places, place);
+        if let Some(last) = self.items.pop()
+            && place < self.items.len()
+        {
+            self.sift(places, place, last);
         }
     }
 
-    fn up(&mut self, places: &mut Places, mut place: usize) -> usize {
+    /// Puts `item` at `place`, or up or down from there: others move into the hole that it leaves, and it is written once.
+    fn sift(&mut self, places: &mut Places, place: usize, item: (K, u32)) {
+        let up = self.up(places, place, item);
+        let place = if up == place { self.down(places, place, item) } else { up };
+        self.put(places, place, item);
+    }
+
+    fn up(&mut self, places: &mut Places, mut place: usize, item: (K, u32)) -> usize {
         while place > 0 {
             let parent = (place - 1) / ARITY;
             self.steps += 1;
-            if self.items.get(place) >= self.items.get(parent) {
-                break;
-            }
-            self.swap(places, place, parent);
+            let Some(above) = self.items.get(parent).copied().filter(|above| before(&item, above)) else { break };
+            self.put(places, place, above);
             place = parent;
         }
         place
     }
 
-    fn down(&mut self, places: &mut Places, mut place: usize) {
+    fn down(&mut self, places: &mut Places, mut place: usize, item: (K, u32)) -> usize {
         loop {
             let first = place * ARITY + 1;
-            let last = (first + ARITY).min(self.items.len());
-            self.steps += (first..last).len() as u64;
-            let Some(lowest) = (first..last).min_by(|a, b| self.items.get(*a).cmp(&self.items.get(*b))) else {
-                return;
-            };
-            if self.items.get(place) <= self.items.get(lowest) {
-                return;
+            let children = self.items.get(first..(first + ARITY).min(self.items.len())).unwrap_or_default();
+            self.steps += children.len() as u64;
+            let Some(mut below) = children.first().copied() else { return place };
+            let mut nth = 0;
+            for (at, child) in children.iter().enumerate().skip(1) {
+                let less = before(child, &below);
+                nth = if less { at } else { nth };
+                below = if less { *child } else { below };
             }
-            self.swap(places, place, lowest);
-            place = lowest;
+            if !before(&below, &item) {
+                return place;
+            }
+            self.put(places, place, below);
+            place = first + nth;
         }
     }
 
-    fn swap(&mut self, places: &mut Places, a: usize, b: usize) {
-        self.items.swap(a, b);
-        for place in [a, b] {
-            if let Some((_, id)) = self.items.get(place) {
-                places.set(*id, place as u32);
-            }
+    fn put(&mut self, places: &mut Places, place: usize, item: (K, u32)) {
+        if let Some(here) = self.items.get_mut(place) {
+            *here = item;
+            places.set(item.1, place as u32);
         }
     }
 }

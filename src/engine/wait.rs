@@ -321,7 +321,7 @@ fn before_its_turn(lease: &Lease, began: Mono, now: Mono, split: &mut WaitSplit)
     let since = lease.work.since();
     split.add(WaitReason::BeforeRestart, ev::since_line(since, began.min(now)));
     let known = Mono(u64::try_from(since).unwrap_or(0)).max(began).min(now);
-    let behind = lease.work.event().map_or(Duration::ZERO, |(_, ev)| Duration::from_millis(ev.held_ms.into()));
+    let behind = lease.work.event().map_or(Duration::ZERO, |(_, ev)| ev.held());
     let freed = i64::try_from(behind.as_micros()).map_or(i64::MAX, |us| since.saturating_add(us));
     let from = Mono(u64::try_from(freed).unwrap_or(0)).clamp(known, now);
     split.add(WaitReason::Order, from.since(known));

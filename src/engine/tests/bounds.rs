@@ -78,6 +78,49 @@ fn groups_beyond_the_bound_share_and_stay_until_their_events_are_gone() {
 }
 
 #[test]
+fn a_cap_of_the_backlog_is_exact_in_a_shared_lane_too() {
+    let capped = |_: &Group| Policy { backlog: Some(3), ..Policy::default() };
+    let mut rig = Rig::with(bounded(1, 100), capped)
+        .answering(|_, _| (ms(400), Ending::Server { status: 500, retry_after: None }));
+    let may = |rig: &mut Rig, group: &str| {
+        let (group, now) = (Group::of(&[group]), rig.at());
+        rig.engine.admit(&group, now).map(|admitted| rig.engine.on_came(&group, admitted))
+    };
+    rig.engine.set_upstream_paused(true);
+    rig.append(&lane("a"), 1);
+    for _ in 0..3 {
+        may(&mut rig, "c").unwrap();
+        rig.append(&lane("c"), 1);
+    }
+    rig.append(&lane("d"), 2);
+    assert_eq!((places(&rig, "c"), rig.engine.overflow_events()), (vec![overflow("c")], 5));
+    assert_eq!(may(&mut rig, "c").unwrap_err().over, Over::Backlog);
+    may(&mut rig, "d").unwrap();
+    rig.restart(capped, bounded(1, 100));
+    assert!(may(&mut rig, "c").is_err() && may(&mut rig, "d").is_ok(), "after a restart, too");
+    // What is under way does not wait, until it is to be tried again.
+    rig.run(ms(100));
+    may(&mut rig, "c").unwrap();
+    rig.run(ms(500));
+    assert_eq!(rig.engine.totals().retrying, 6);
+    assert!(may(&mut rig, "c").is_err() && may(&mut rig, "d").is_ok());
+    rig.engine.check_invariants().unwrap();
+    // One less waits, and one more may.
+    let event = rig
+        .store
+        .pending
+        .values()
+        .map(|row| &row.event)
+        .find(|event| event.owner.as_ref().is_some_and(|owner| owner.group.as_str() == "c"));
+    let (place, seq, now) = (event.unwrap().lane.clone(), event.unwrap().seq, rig.at());
+    assert!(rig.engine.remove(&place, seq, Removal::Discard, true, now));
+    may(&mut rig, "c").unwrap();
+    rig.execute();
+    may(&mut rig, "c").unwrap();
+    rig.engine.check_invariants().unwrap();
+}
+
+#[test]
 fn who_is_named_and_our_own_lanes_never_share() {
     let policy = |group: &Group| Policy { named: group.as_str() == "vip", ..Policy::default() };
     let mut rig = Rig::with(bounded(1, 100), policy);

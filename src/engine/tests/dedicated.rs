@@ -286,6 +286,29 @@ fn with_shed_what_a_promoted_group_goes_on_growing_by_is_refused_and_no_more() {
 }
 
 #[test]
+fn what_is_on_its_way_to_the_disk_counts_when_the_bound_is_set() {
+    let mut rig = calls_of_2_s(Rig::new(Settings { shed: true, ..settings() }));
+    let group = Group::of(&["hot"]);
+    let mut on_their_way: Vec<Admitted> = Vec::new();
+    let mut bounded = 0;
+    for _ in 0..60 * 60 {
+        // A batch takes a second to become durable, while the next one gathers.
+        let come: Vec<Admitted> = (0..19).filter_map(|_| rig.engine.admit(&group, rig.at()).ok()).collect();
+        for admitted in std::mem::replace(&mut on_their_way, come) {
+            rig.engine.on_came(&group, admitted);
+            rig.append(&lane("hot"), 1);
+        }
+        rig.run(Duration::from_secs(1));
+        let view = rig.view("hot");
+        if let Some(above) = view.dedicated.and_then(|dedicated| dedicated.shed_above) {
+            assert!(view.queued + view.retrying <= above, "{} of {above}", view.queued);
+            bounded += 1;
+        }
+    }
+    assert!(bounded > 600, "{bounded} s with a bound");
+}
+
+#[test]
 fn with_shed_a_group_without_a_lane_is_refused_at_once_and_nobody_without_shed() {
     let one = Dedicated { max: 1, ..settings().dedicated };
     for shed in [true, false] {
