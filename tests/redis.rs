@@ -1,5 +1,7 @@
-//! The Redis servers of these tests themselves: what they are asked to be, they are.
+//! The Redis servers of these tests themselves (what they are asked to be, they are), and the link to them.
 
+#[path = "redis/link.rs"]
+mod link;
 mod support;
 
 use support::redis::{Keys, cluster, guarded, redis, until};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{descriptors, place};
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::Config;
+use crate::config::{Config, Store};
 use crate::store::Durability;
 
 /// How one thing stands.
@@ -38,12 +38,17 @@ const FAR_S: i64 = 4_102_444_800;
 /// Looks at everything.
 #[must_use]
 pub fn checkup(config: &Config) -> Vec<Finding> {
-    let data = &config.store.path;
+    let data = config.store.folder();
     let there = existing(data);
-    vec![files(config), folder(data, &there), file_system(config, &there), disk(config, &there), clock(config)]
-        .into_iter()
-        .chain(config.upstream.addresses.iter().map(|address| upstream(&address.url)))
-        .collect()
+    let mut findings = vec![
+        files(config),
+        folder(data, &there, config.store.folder_field()),
+        file_system(config, &there),
+        disk(config, &there),
+        clock(config),
+    ];
+    findings.extend(config.upstream.addresses.iter().map(|address| upstream(&address.url)));
+    findings
 }
 
 fn finding(what: &'static str, standing: Standing, text: impl Into<String>) -> Finding {
@@ -91,9 +96,9 @@ fn existing(folder: &Path) -> PathBuf {
     absolute.ancestors().find(|path| path.exists()).unwrap_or_else(|| Path::new("/")).to_owned()
 }
 
-fn folder(data: &Path, there: &Path) -> Finding {
+fn folder(data: &Path, there: &Path, field: &str) -> Finding {
     let name = data.display();
-    let remedy = "name a folder with store.embedded.path or --data";
+    let remedy = format!("name a folder with {field} or --data");
     if !there.is_dir() {
         return finding("data", Standing::Bad, format!("{} is not a folder: {remedy}", there.display()));
     }
@@ -139,7 +144,7 @@ fn file_system(config: &Config, there: &Path) -> Finding {
             Standing::Note,
             format!("{place} is a container's own layer (overlayfs): it goes with the container; mount a volume there"),
         ),
-        _ if config.store.durability == Durability::Os => {
+        _ if matches!(&config.store, Store::Embedded(settings) if settings.durability == Durability::Os) => {
             finding("filesystem", Standing::Note, "durability is `os`: a power cut loses what was acknowledged last")
         }
         _ => finding("filesystem", Standing::Good, format!("{place} is on a local disk")),
@@ -147,11 +152,27 @@ fn file_system(config: &Config, there: &Path) -> Finding {
 }
 
 fn disk(config: &Config, there: &Path) -> Finding {
-    let least = config.store.min_free;
     let free = match rustix::fs::statvfs(there) {
         Ok(found) => found.f_bavail.saturating_mul(found.f_frsize),
         Err(error) => return finding("disk", Standing::Bad, format!("{}: {error}", there.display())),
     };
+    match &config.store {
+        Store::Embedded(settings) => disk_of_store(free, settings.min_free),
+        Store::Redis(settings) if settings.spool => {
+            let text = format!("{} free for events that come while Redis is away (store.redis.spool)", mebibytes(free));
+            finding("disk", if free < SPOOL_ROOM { Standing::Note } else { Standing::Good }, text)
+        }
+        Store::Redis(_) => {
+            let text = "no event is ever kept here (store.redis.spool: null): while Redis is away they get 503";
+            finding("disk", Standing::Good, text)
+        }
+    }
+}
+
+/// Free space in which a spool outlasts more than a short absence, bytes.
+const SPOOL_ROOM: u64 = 4 << 30;
+
+fn disk_of_store(free: u64, least: u64) -> Finding {
     let (shown, least_shown) = (mebibytes(free), mebibytes(least));
     let twice = least.saturating_mul(2);
     if free < least {
@@ -217,16 +238,20 @@ mod tests {
     #[test]
     fn what_is_missing_is_bad_and_what_is_there_is_good() {
         let dir = tempfile::tempdir().unwrap();
-        let mut good = config("listen: { limits: { connections: 10 } }");
-        good.store.path = dir.path().join("data");
-        good.store.min_free = 0;
+        let kept = |min_free: &str| {
+            let data = dir.path().join("data");
+            config(&format!(
+                "listen: {{ limits: {{ connections: 10 }} }}\nstore: {{ embedded: {{ path: {}, min_free: {min_free} }} }}",
+                data.display()
+            ))
+        };
+        let good = kept("0B");
         assert_eq!((standing(&good, "files"), standing(&good, "data")), (Standing::Good, Standing::Good));
         assert_eq!((standing(&good, "disk"), standing(&good, "clock")), (Standing::Good, Standing::Good));
-        assert!(!good.store.path.exists(), "it only looks");
+        assert!(!good.store.folder().exists(), "it only looks");
 
-        let mut bad = good;
-        bad.store.min_free = u64::MAX;
-        std::fs::write(&bad.store.path, "").unwrap();
+        let bad = kept("1000TiB");
+        std::fs::write(bad.store.folder(), "").unwrap();
         assert_eq!((standing(&bad, "disk"), standing(&bad, "data")), (Standing::Bad, Standing::Bad));
     }
 }

@@ -9,6 +9,7 @@ mod descriptors;
 mod explain;
 mod files;
 mod log;
+mod open;
 mod otlp;
 mod place;
 mod reload;
@@ -35,7 +36,6 @@ use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
-use crate::store::embedded::Embedded;
 use crate::store::notebook::Notebook;
 pub use checkup::{Finding, Standing, checkup};
 pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
@@ -48,6 +48,7 @@ pub use crate::store::arrivals::{Arrivals, arrivals};
 pub use crate::store::doctor::{Damage, DoctorReport, Tail, doctor};
 
 use log::Log;
+use open::open_store;
 use otlp::Otlp;
 use reload::Reloader;
 pub use token::FILE as TOKEN_FILE;
@@ -61,7 +62,7 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// Instead of `admin.address`.
     pub admin: Option<SocketAddr>,
-    /// Instead of `store.embedded.path`.
+    /// Instead of `store.embedded.path`, or of `store.redis.spool` as the node's folder.
     pub data: Option<PathBuf>,
     /// A reload may remove a source that has a backlog.
     pub accept_removal: bool,
@@ -106,7 +107,7 @@ impl Options {
             config.admin.address = address;
         }
         if let Some(path) = &self.data {
-            config.store.path.clone_from(path);
+            config.store.set_folder(path.clone());
         }
         Ok(config)
     }
@@ -174,7 +175,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let log = Log::init(&config.log);
     let descriptors = descriptors::raise();
     descriptors::suffice(descriptors)?;
-    place::prepare(&config.store.path)?;
+    place::prepare(config.store.folder(), config.store.folder_field())?;
     if let Some(lowered) = descriptors::fit(&mut config, descriptors) {
         tracing::warn!("{lowered}");
     }
@@ -231,14 +232,12 @@ impl Running {
             config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
         let (bound, admin_listener) = bind(&config)?;
         let tenant_listener = bind_tenants(&config)?;
-        let path = config.store.path.clone();
-        let store = Embedded::open(config.store.clone(), Arc::clone(&clock))
-            .with_context(|| format!("the store in {} cannot be opened", path.display()))?;
+        let path = config.store.folder().to_owned();
+        let store = runtime.block_on(open_store(&config.store, &clock))?;
         let token = token::of(&config.admin, &path)?;
 
-        let durability = config.store.durability.as_str();
+        let durability = config.store.durability();
         let metrics = Arc::new(Metrics::new(durability));
-        let store: Arc<dyn LaneStore> = Arc::new(store);
         let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
         let client = client.context("the upstream cannot be delivered to")?;
         let (mut driver, handle) = driver::new(driver::Parts {
@@ -461,7 +460,7 @@ fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr), tenants:
     let mut text = format!(
         "fairlane {} listening on {scheme}://{listen}, admin on http://{admin}, data in {}\n",
         env!("CARGO_PKG_VERSION"),
-        config.store.path.display()
+        config.store.folder().display()
     );
     for source in &config.sources {
         for sender in &source.senders {

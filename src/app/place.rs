@@ -10,13 +10,13 @@ use http::Uri;
 /// How long the upstream may take to answer a connection before it is said that it does not.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Makes the data folder where it is missing, and sees whether it can be written in.
+/// Makes the data folder where it is missing, and sees whether it can be written in. `field` is what names it in the configuration.
 ///
 /// # Errors
 /// It cannot, and what to do.
-pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
+pub(super) fn prepare(folder: &Path, field: &str) -> anyhow::Result<()> {
     let name = folder.display();
-    let remedy = "name a folder with store.embedded.path or --data";
+    let remedy = format!("name a folder with {field} or --data");
     if std::fs::metadata(folder).is_ok_and(|there| !there.is_dir()) {
         anyhow::bail!("the data folder {name} is not a folder: {remedy}");
     }
@@ -141,8 +141,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(prepare(&file).unwrap_err().to_string().contains("not a folder"));
-        assert!(prepare(&file.join("inside")).unwrap_err().to_string().contains("--data"));
-        prepare(&dir.path().join("a/b")).unwrap();
+        assert!(prepare(&file, "x.path").unwrap_err().to_string().contains("not a folder"));
+        assert!(prepare(&file.join("inside"), "x.path").unwrap_err().to_string().contains("x.path or --data"));
+        prepare(&dir.path().join("a/b"), "x.path").unwrap();
     }
 }

@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue};
 use super::check::Checker;
 use super::notes::{self, Note};
 use super::scalar;
-use super::settings::{Dedicated, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream};
+use super::settings::{Dedicated, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Store, Upstream};
 use super::value::{Slot, quoted};
 use crate::driver::alerts;
 use crate::engine::{Backoff, Charge, GroupBreaker, UpstreamBreaker};
@@ -279,13 +279,24 @@ impl Builder<'_, '_> {
     }
 
     /// The store: exactly one of its kinds.
-    pub(super) fn store(&mut self, store: &Slot) -> embedded::Settings {
-        let (embedded, redis) = (store.at("embedded"), store.at("redis"));
-        if embedded.given && !redis.is_null() {
+    pub(super) fn store(&mut self, store: &Slot) -> Store {
+        let (embedded, redis, retention) = (store.at("embedded"), store.at("redis"), store.at("retention"));
+        let retention = Retention {
+            delivered: retention.at("delivered").get(),
+            dead: retention.at("dead").get(),
+            suppressed: retention.at("suppressed").get(),
+        };
+        if redis.is_null() {
+            return Store::Embedded(self.embedded(embedded, retention));
+        }
+        if !embedded.is_null() {
             let found = "both embedded and redis are given";
             self.checker.problem_at("store", redis.place, found).expected = Some("exactly one of them".to_owned());
         }
-        let retention = store.at("retention");
+        Store::Redis(Box::new(self.redis(redis, retention)))
+    }
+
+    fn embedded(&mut self, embedded: &Slot, retention: Retention) -> embedded::Settings {
         let settings = embedded::Settings {
             path: PathBuf::from(embedded.at("path").get::<String>()),
             durability: if embedded.at("durability").get::<String>() == "os" {
@@ -295,11 +306,7 @@ impl Builder<'_, '_> {
             },
             max_bytes: embedded.at("max_bytes").maybe(),
             min_free: embedded.at("min_free").get(),
-            retention: Retention {
-                delivered: retention.at("delivered").get(),
-                dead: retention.at("dead").get(),
-                suppressed: retention.at("suppressed").get(),
-            },
+            retention,
         };
         if settings.durability == Durability::Os {
             self.note("store.embedded.durability", "os: a power cut loses events that were answered with 2xx");

@@ -156,6 +156,9 @@ impl<'a> Checker<'a> {
         let node = &entry.value;
         if matches!(node.is, Is::Null) {
             self.null(entry, field);
+            if matches!(field.default, Default::OrNull(_)) {
+                return Slot { place: node.place, given: true, value: Value::Null };
+            }
             return default(field, node.place);
         }
         let Some(value) = self.value(node, &field.kind) else { return default(field, node.place) };
@@ -177,7 +180,7 @@ impl<'a> Checker<'a> {
     fn null(&mut self, entry: &Entry, field: &Field) {
         let default = match field.default {
             Default::Required => required_hint(field),
-            Default::Is("null") | Default::Parts => return,
+            Default::Is("null") | Default::Parts | Default::OrNull(_) => return,
             Default::Is(text) => Some(format!("leave it out for the default, {text}")),
         };
         let problem = self.problem(entry.value.place, "nothing stands here");
@@ -413,6 +416,7 @@ fn without_indexes(path: &str) -> String {
 pub(super) fn default(field: &'static Field, place: Place) -> Slot {
     let value = match (&field.default, &field.kind) {
         (Default::Parts, Kind::Map(map)) => defaults(map, place),
+        (Default::OrNull(text), kind) => written_default(text, kind),
         (Default::Is(text), kind) if *text != "null" => written_default(text, kind),
         _ => Value::Null,
     };

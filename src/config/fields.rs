@@ -31,9 +31,11 @@ pub(super) enum Default {
     Parts,
     /// This, as it would be written.
     Is(&'static str),
+    /// This, where `null` is not written: that means something of its own.
+    OrNull(&'static str),
 }
 
-/// What a field takes. With the default `null` it takes `null` as well.
+/// What a field takes. With the default `null`, and beside one that may be `null`, it takes `null` as well.
 pub(super) enum Kind {
     /// Named fields.
     Map(&'static Map),
@@ -776,20 +778,94 @@ static EMBEDDED: Map = map(&[
     ),
 ]);
 
-static REDIS: Map = map(&[
-    field("url", is("redis://127.0.0.1:6379"), Kind::Secret(Some(&text::REDIS_URL)), "Where it is."),
-    field("cluster", is("false"), Kind::Bool, "Whether it is a cluster."),
-    field("namespace", is("fairlane"), Kind::Text(&text::NAME), "What all keys begin with."),
-    field("shards", is("64"), Kind::Int(1, 65_535), "Slices of the groups that move between nodes; fixed for ever."),
+static REDIS: Map = Map {
+    fields: &[
+        field(
+            "url",
+            is("redis://127.0.0.1:6379"),
+            Kind::Secret(Some(&text::REDIS_URL)),
+            "Where it is, with user and password: redis://, rediss:// (TLS) or unix://. The server itself, a node of the cluster, or a Sentinel.",
+        ),
+        field("cluster", is("false"), Kind::Bool, "Whether it is a cluster."),
+        field(
+            "sentinel",
+            NULL,
+            Kind::Map(&SENTINEL),
+            "What the Sentinels at url and others call the master. Null: there are none. User and password of url are the servers'.",
+        ),
+        field(
+            "others",
+            is("[]"),
+            Kind::List(&Kind::Text(&text::HOST_PORT), 0),
+            "Further nodes of the cluster, or Sentinels, for when the one of url does not answer.",
+        ),
+        field(
+            "tls",
+            NULL,
+            Kind::Map(&REDIS_TLS),
+            "Certificates for rediss://; read anew at every connection. Null: the system's authorities, and none of our own.",
+        ),
+        field(
+            "namespace",
+            is("fairlane"),
+            Kind::Text(&text::REDIS_NAMESPACE),
+            "What all keys begin with: nodes of one namespace share their work.",
+        ),
+        field(
+            "shards",
+            is("64"),
+            Kind::Int(1, 1_024),
+            "Slices of the groups that move between nodes: more than there will ever be nodes. Fixed once there are events.",
+        ),
+        field(
+            "ack",
+            is("aof"),
+            Kind::Text(&text::REDIS_ACK),
+            "Acknowledge from the disk (aof: Redis 7.2 or later, or one with appendfsync always), from replicas(n), or from memory.",
+        ),
+        field("lease", is("10s"), time(SECOND, HOUR), "How long a node that is silent keeps its shards."),
+        field(
+            "max_bytes",
+            NULL,
+            Kind::Size(MIB, 1024 * TIB),
+            "Bytes of Redis's memory that the store may take. Null: what its maxmemory allows.",
+        ),
+        field(
+            "spool",
+            Default::OrNull("./fairlane-spool"),
+            Kind::Text(&text::FILE),
+            "Where events go while Redis is away, and where the node keeps its name and token. Null: no event, they get 503 then.",
+        ),
+        field(
+            "advertise",
+            NULL,
+            Kind::Text(&text::URL),
+            "Where the other nodes reach this one's admin side, e.g. http://10.0.0.5:8081. Null: at admin.address.",
+        ),
+    ],
+    short: Some("url"),
+    secret: false,
+};
+
+static SENTINEL: Map = Map {
+    fields: &[
+        field("master", REQUIRED, Kind::Text(&text::NAME), "What the Sentinels call the master, e.g. mymaster."),
+        field("user", NULL, Kind::Text(&text::SHORT), "Who we are to the Sentinels. Null: whoever needs no name."),
+        field("password", NULL, Kind::Secret(None), "The password that goes with it. Null: none."),
+    ],
+    short: Some("master"),
+    secret: true,
+};
+
+static REDIS_TLS: Map = map(&[
     field(
-        "ack",
-        is("aof"),
-        Kind::Text(&text::REDIS_ACK),
-        "Acknowledge after aof (Redis 7.2 or later), replicas(n), or memory.",
+        "ca",
+        NULL,
+        Kind::Text(&text::FILE),
+        "The authorities that sign the servers' certificates, PEM. Null: the system's.",
     ),
-    field("lease", is("10s"), time(1, HOUR), "How long a node that is silent keeps its shards."),
-    field("max_bytes", NULL, Kind::Size(MIB, 1024 * TIB), "Bytes that the store may take."),
-    field("spool", is("./fairlane-spool"), Kind::Text(&text::FILE), "Where events go while Redis is away."),
+    field("cert", NULL, Kind::Text(&text::FILE), "Our own certificate, PEM, where the servers ask for one."),
+    field("key", NULL, Kind::Text(&text::FILE), "Its key, PEM."),
 ]);
 
 static RETENTION: Map = map(&[

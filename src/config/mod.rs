@@ -17,6 +17,7 @@ mod page;
 mod problem;
 mod providers;
 mod raw;
+mod redis;
 mod reload;
 mod scalar;
 mod schema;
@@ -40,10 +41,9 @@ use std::time::Duration;
 use self::build::Builder;
 use self::check::Checker;
 use self::secret::Outside;
-use self::value::Slot;
+use self::value::{Slot, Value};
 use crate::driver::alerts;
 use crate::event::Secret;
-use crate::store::embedded;
 use crate::{admin, listen};
 
 pub use notes::Note;
@@ -52,7 +52,7 @@ pub use problem::{Place, Problem};
 pub use reload::reload;
 pub use scalar::Rate;
 pub use schema::{paths, schema};
-pub use settings::{Dedicated, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Upstream};
+pub use settings::{Dedicated, Groups, Log, LogFormat, Override, Policy, Retry, Slow, Store, Upstream};
 
 /// A configuration without a problem.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub struct Config {
     /// By a source's name: how long a failing event may hold its order key before it is dead-lettered.
     pub order_max_hold: HashMap<Arc<str>, Duration>,
     /// The store.
-    pub store: embedded::Settings,
+    pub store: Store,
     /// The receiver.
     pub upstream: Upstream,
     /// Fairness between groups.
@@ -112,7 +112,7 @@ pub fn load(
 ) -> Result<Config, Vec<Problem>> {
     let node = raw::parse(text, file).map_err(|problem| vec![*problem])?;
     let mut checker = Checker::new(file, Outside { env, files });
-    let tree = checker.root(&node);
+    let tree = one_store(checker.root(&node));
     let config = settings(&mut checker, tree);
     let mut problems = checker.problems;
     if problems.is_empty() {
@@ -156,11 +156,22 @@ pub fn whereabouts(
         return Err(problems);
     }
     let (admin, store) = (tree.at("admin"), tree.at("store"));
-    Ok(Whereabouts {
-        admin: build::address(admin.at("address")),
-        token: admin.at("token").maybe(),
-        data: PathBuf::from(store.at("embedded").at("path").get::<String>()),
-    })
+    let data = match store.at("redis") {
+        redis if redis.is_null() => PathBuf::from(store.at("embedded").at("path").get::<String>()),
+        redis => redis::folder(redis),
+    };
+    Ok(Whereabouts { admin: build::address(admin.at("address")), token: admin.at("token").maybe(), data })
+}
+
+/// Where Redis is given the other kind of store has no defaults: there is none.
+fn one_store(mut tree: Slot) -> Slot {
+    let redis = !tree.at("store").at("redis").is_null();
+    if let Some(embedded) =
+        tree.member("store").and_then(|store| store.member("embedded")).filter(|slot| redis && !slot.given)
+    {
+        embedded.value = Value::Null;
+    }
+    tree
 }
 
 /// The settings of everything; meaningless where the checker has problems.
@@ -176,7 +187,8 @@ fn settings(checker: &mut Checker<'_>, tree: Slot) -> Config {
     let store = builder.store(tree.at("store"));
     builder.about_slots(&upstream, &groups);
     builder.about_refusals(&groups, &sources);
-    builder.about_repeats(&sources, &store.retention);
+    builder.about_repeats(&sources, store.retention());
+    builder.about_nodes(&store, &admin, (tree.at("groups"), &groups));
     builder.about_relays(&sources, tree.at("shutdown").at("drain").get());
     Config {
         listen,

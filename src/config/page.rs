@@ -93,7 +93,7 @@ fn default(default: &Default) -> String {
     match default {
         Default::Required => "required".to_owned(),
         Default::Parts => "its fields'".to_owned(),
-        Default::Is(text) => format!("`{text}`"),
+        Default::Is(text) | Default::OrNull(text) => format!("`{text}`"),
     }
 }
 

@@ -33,11 +33,11 @@ fn map(map: &'static Map) -> Json {
 
 fn property(field: &'static Field) -> Json {
     let of = kind(&field.kind);
-    let may_be_null = matches!(field.default, Default::Is("null") | Default::Parts);
+    let may_be_null = matches!(field.default, Default::Is("null") | Default::Parts | Default::OrNull(_));
     let mut schema = if may_be_null { json!({ "anyOf": [of, { "type": "null" }] }) } else { of };
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("description".to_owned(), json!(field.doc));
-        if let Default::Is(text) = field.default {
+        if let Default::Is(text) | Default::OrNull(text) = field.default {
             let node = raw::parse(text, "default").ok();
             schema.insert("default".to_owned(), node.map_or(Json::Null, |node| plain(&node, &field.kind)));
         }

@@ -1,6 +1,7 @@
 //! What `upstream`, `groups` and `log` say, as plain values. Where a stage has a type for it, it is that one; `delivery.rs` makes the
 //! stages' settings of the rest.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -9,6 +10,7 @@ use super::scalar::Rate;
 use crate::deliver;
 use crate::engine::{Backoff, Charge, GroupBreaker, UpstreamBreaker};
 use crate::event::Secret;
+use crate::store::{Retention, embedded, redis};
 
 /// The receiver (`upstream` in the configuration).
 #[derive(Clone, Debug)]
@@ -94,6 +96,61 @@ pub struct Policy {
     pub rate: Option<Rate>,
     /// Events that may wait.
     pub backlog: Option<u64>,
+}
+
+/// What survives a crash (`store` in the configuration).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Store {
+    /// A log and an index in a folder of this machine.
+    Embedded(embedded::Settings),
+    /// Redis, shared by many nodes.
+    Redis(Box<redis::Settings>),
+}
+
+impl Store {
+    /// The folder that is this process's alone: the store itself, or what a node keeps beside Redis; the token and the notebooks in any case.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        match self {
+            Self::Embedded(settings) => &settings.path,
+            Self::Redis(settings) => &settings.folder,
+        }
+    }
+
+    /// Another folder instead.
+    pub fn set_folder(&mut self, folder: PathBuf) {
+        match self {
+            Self::Embedded(settings) => settings.path = folder,
+            Self::Redis(settings) => settings.folder = folder,
+        }
+    }
+
+    /// The field that names the folder.
+    #[must_use]
+    pub fn folder_field(&self) -> &'static str {
+        match self {
+            Self::Embedded(_) => "store.embedded.path",
+            Self::Redis(_) => "store.redis.spool",
+        }
+    }
+
+    /// How long ended events stay readable.
+    #[must_use]
+    pub fn retention(&self) -> &Retention {
+        match self {
+            Self::Embedded(settings) => &settings.retention,
+            Self::Redis(settings) => &settings.retention,
+        }
+    }
+
+    /// What a 2xx means, in a word: `fsync`, `os`, `aof`, `replicas` or `memory`.
+    #[must_use]
+    pub fn durability(&self) -> &'static str {
+        match self {
+            Self::Embedded(settings) => settings.durability.as_str(),
+            Self::Redis(settings) => settings.ack.as_str(),
+        }
+    }
 }
 
 /// Groups that differ from the defaults.

@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 
 use crate::event::Wall;
 use crate::listen::route::Pattern;
+use crate::store::redis::settings as redis;
 use crate::verify;
 
 /// A form of text.
@@ -58,7 +59,15 @@ pub(super) static COLLECTOR: Text =
     Text { expected: "a URL such as http://127.0.0.1:4317", read: |t| url(t, &["http"]) };
 /// A Redis URL.
 pub(super) static REDIS_URL: Text =
-    Text { expected: "a URL such as redis://127.0.0.1:6379", read: |t| url(t, &["redis", "rediss", "unix"]) };
+    Text { expected: "a URL such as redis://127.0.0.1:6379", read: |t| t.parse::<redis::Url>().map(|_| as_is(t)) };
+/// A server's host and port.
+pub(super) static HOST_PORT: Text = Text {
+    expected: "a host and a port, e.g. redis-2:6379",
+    read: |t| t.parse::<redis::Address>().map(|address| address.to_string()),
+};
+/// What keys begin with. Braces would make a hash tag of their own.
+pub(super) static REDIS_NAMESPACE: Text =
+    Text { expected: "a name of letters, digits, -, _, . and :, at most 64", read: redis_namespace };
 /// Where events are delivered to.
 pub(super) static UPSTREAM_URL: Text =
     Text { expected: "an http or https URL with a host, e.g. http://127.0.0.1:3000", read: upstream_url };
@@ -112,7 +121,8 @@ pub(super) static MOMENT: Text = Text {
     read: |t| moment(t).map(|_| t.to_owned()),
 };
 /// When an append to Redis counts as done.
-pub(super) static REDIS_ACK: Text = Text { expected: "aof, memory or replicas(n)", read: redis_ack };
+pub(super) static REDIS_ACK: Text =
+    Text { expected: "aof, memory or replicas(n)", read: |t| t.parse::<redis::Ack>().map(|ack| ack.to_string()) };
 /// Any text that fits an answer's body.
 pub(super) static ANY: Text = Text { expected: "text of at most 64 KiB", read: body };
 
@@ -264,10 +274,9 @@ fn short(text: &str) -> Result<String, String> {
     if text.len() <= 1024 { Ok(as_is(text)) } else { Err(String::new()) }
 }
 
-fn redis_ack(text: &str) -> Result<String, String> {
-    let replicas = text.strip_prefix("replicas(").and_then(|rest| rest.strip_suffix(')'));
-    let fits = matches!(text, "aof" | "memory") || replicas.is_some_and(|n| n.parse::<u8>().is_ok_and(|n| n > 0));
-    if fits { Ok(as_is(text)) } else { Err(String::new()) }
+fn redis_namespace(text: &str) -> Result<String, String> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
+    if (1..=64).contains(&text.len()) && text.bytes().all(fits) { Ok(as_is(text)) } else { Err(String::new()) }
 }
 
 fn body(text: &str) -> Result<String, String> {

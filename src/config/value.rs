@@ -70,6 +70,12 @@ impl Slot {
         member.map(|(_, slot)| slot).expect("invariant: every map has a slot for every field of its table")
     }
 
+    /// The member of this name, to be changed.
+    pub(super) fn member(&mut self, name: &str) -> Option<&mut Self> {
+        let Value::Map(members) = &mut self.value else { return None };
+        members.iter_mut().find(|(n, _)| n == name).map(|(_, slot)| slot)
+    }
+
     /// Its members; none where it is no map.
     pub(super) fn members(&self) -> impl Iterator<Item = (&str, &Self)> {
         let members = if let Value::Map(members) = &self.value { members.as_slice() } else { &[] };

@@ -337,6 +337,13 @@ pub(crate) struct Cluster {
     pub(crate) servers: Vec<Server>,
 }
 
+/// A slot that is on its way from one server of a cluster to another.
+pub(crate) struct Move {
+    slot: String,
+    from: usize,
+    to: usize,
+}
+
 /// A cluster in which a node that is silent for two seconds is gone.
 pub(crate) fn cluster() -> Cluster {
     cluster_of(&redis())
@@ -372,7 +379,7 @@ impl Cluster {
     pub(crate) fn settle(&self) {
         let settled = |server: &Server| {
             let Ok(info) = server.try_ask::<String>(&["CLUSTER", "INFO"]) else { return true };
-            let replication: String = server.ask(&["INFO", "replication"]);
+            let replication = server.try_ask::<String>(&["INFO", "replication"]).unwrap_or_default();
             info.contains("cluster_state:ok")
                 && info.contains("cluster_known_nodes:6")
                 && (replication.contains("role:master") || replication.contains("master_link_status:up"))
@@ -395,6 +402,48 @@ impl Cluster {
             Err(error) => error.code() == Some("WRONGTYPE"),
         };
         self.masters().into_iter().find(has).expect("some master has every key")
+    }
+
+    /// Waits until the replicas have all that their masters have.
+    pub(crate) fn replicated(&self) {
+        let offset = |info: &str, name: &str| {
+            let found =
+                info.lines().find_map(|line| line.split_once(name)?.1.split(',').next()?.trim().parse::<u64>().ok());
+            found.unwrap_or_else(|| panic!("no {name} in {info}"))
+        };
+        let masters = self.masters();
+        until("the replicas have all", || {
+            masters.iter().all(|&master| {
+                let info: String = self.servers[master].ask(&["INFO", "replication"]);
+                offset(&info, "master_repl_offset:") == offset(&info, ",offset=")
+            })
+        });
+    }
+
+    /// Begins to move the slot of a key to another master: what is there stays, what is new goes there.
+    pub(crate) fn begin_move(&self, key: &str) -> Move {
+        let from = self.master_of(key);
+        let to = self.masters().into_iter().find(|&master| master != from).unwrap();
+        let id = |place: usize| self.servers[place].ask::<String>(&["CLUSTER", "MYID"]);
+        let slot = self.servers[from].ask::<u16>(&["CLUSTER", "KEYSLOT", key]).to_string();
+        let () = self.servers[to].ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
+        let () = self.servers[from].ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
+        Move { slot, from, to }
+    }
+
+    /// Moves a key of a slot that is being moved.
+    pub(crate) fn migrate(&self, moving: &Move, key: &str) {
+        let to = self.servers[moving.to].port().to_string();
+        let moved: String = self.servers[moving.from].ask(&["MIGRATE", "127.0.0.1", &to, key, "0", "5000"]);
+        assert_eq!(moved, "OK");
+    }
+
+    /// The slot is there now.
+    pub(crate) fn end_move(&self, moving: Move) {
+        let id: String = self.servers[moving.to].ask(&["CLUSTER", "MYID"]);
+        for place in [moving.to, moving.from] {
+            let () = self.servers[place].ask(&["CLUSTER", "SETSLOT", &moving.slot, "NODE", &id]);
+        }
     }
 
     /// Where one may begin to ask.

@@ -12,7 +12,7 @@ use crate::event::Secret;
 use crate::store::Retention;
 
 /// How a store in Redis is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How Redis is reached.
     pub server: Server,
@@ -39,7 +39,7 @@ pub struct Settings {
 }
 
 /// How Redis is reached.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Where one begins to ask: the server itself, a node of the cluster, or a Sentinel.
     pub address: Address,
@@ -197,13 +197,24 @@ impl fmt::Display for Address {
     }
 }
 
+impl Ack {
+    /// Its name, without the number.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Replicas(_) => "replicas",
+            Self::Aof => "aof",
+        }
+    }
+}
+
 impl fmt::Display for Ack {
     /// As it is written in the configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory => f.write_str("memory"),
             Self::Replicas(n) => write!(f, "replicas({n})"),
-            Self::Aof => f.write_str("aof"),
+            Self::Memory | Self::Aof => f.write_str(self.as_str()),
         }
     }
 }

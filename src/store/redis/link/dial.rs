@@ -122,6 +122,9 @@ async fn greet(connection: &mut MultiplexedConnection, topology: &Topology, ack:
     let answers = connection.send_packed_commands(&questions, 0, 3).await.map_err(|error| words(&error))?;
     let [role, info, config] =
         <[Value; 3]>::try_from(answers).map_err(|_| "its answers are none of Redis".to_owned())?;
+    if matches!(&role, Value::ServerError(error) if error.code() == "NOAUTH") {
+        return Err("it asks for a user and a password; they stand in store.redis.url".to_owned());
+    }
     // In a cluster a replica answers for itself, call by call.
     if *topology != Topology::Cluster && is_replica(&role) {
         return Err("it is a replica; writes go to its master".to_owned());

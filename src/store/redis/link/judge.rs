@@ -20,6 +20,8 @@ pub(super) enum Next {
     Wait(String),
     /// The server is not who it was: find out anew who serves the slot, over a new connection; why, in words.
     Elsewhere(String),
+    /// The same, after an attempt that ended before anybody said anything: a reason that was given earlier says more.
+    Silent(String),
 }
 
 /// What an error reply to one call means.

@@ -17,6 +17,8 @@ mod hear;
 mod judge;
 mod map;
 mod node;
+mod request;
+mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use redis::{Pipeline, Value};
+use redis::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -36,6 +38,8 @@ use self::dial::{Confirm, Live};
 use self::judge::Next;
 use self::map::{Map, Witness};
 use self::node::Node;
+use self::request::Request;
+use self::work::{Group, Work};
 use super::settings::{Ack, Address, Server, Topology};
 use crate::clock::Clock;
 use crate::event::Mono;
@@ -178,117 +182,16 @@ async fn watch(inner: Arc<Inner>, every: Duration) {
     }
 }
 
-/// Calls on their way to an answer.
-struct Work<'c> {
-    calls: &'c [Call],
-    done: Vec<Option<Answer>>,
-    /// The calls without an answer.
-    open: Vec<usize>,
-    /// Calls that go to a server that the map does not name, once.
-    ask: BTreeMap<usize, Address>,
-    /// Calls whose script their server does not know.
-    load: Vec<usize>,
-    /// Whether nothing speaks against trying again at once.
-    at_once: bool,
-    /// Attempts that were repeated at once, one after another; a limit keeps servers that send us round and round from doing so.
-    hops: u32,
-    /// What went wrong last, in words.
-    why: String,
-}
-
-/// So many repetitions at once are enough to follow a slot that moved and to load a script there.
-const HOPS_MAX: u32 = 5;
-
-impl<'c> Work<'c> {
-    fn new(calls: &'c [Call]) -> Self {
-        Self {
-            calls,
-            done: vec![None; calls.len()],
-            open: (0..calls.len()).collect(),
-            ask: BTreeMap::new(),
-            load: Vec::new(),
-            at_once: false,
-            hops: 0,
-            why: String::new(),
-        }
-    }
-
-    /// The answers; those that are missing say why.
-    fn answers(self, server: &Server, within: Duration) -> Vec<Answer> {
-        let why = if self.why.is_empty() { "no answer".to_owned() } else { self.why };
-        let missing =
-            || Unanswered::Unavailable(format!("{server} did not answer within {} ms: {why}", within.as_millis()));
-        self.done.into_iter().map(|answer| answer.unwrap_or_else(|| Err(missing()))).collect()
-    }
-
-    fn call(&self, index: usize) -> &'c Call {
-        self.calls.get(index).expect("invariant: an open call is one of the calls")
-    }
-
-    fn finish(&mut self, index: usize, answer: Answer) {
-        if let Some(done) = self.done.get_mut(index) {
-            *done = Some(answer);
-        }
-    }
-}
-
-/// Calls that go to one server over one connection.
-struct Group {
-    node: Arc<Node>,
-    durable: bool,
-    /// Which of the calls; whether each is asked for aside (`ASKING`), and whether its script has to be told first.
-    calls: Vec<(usize, bool, bool)>,
-}
-
 impl Inner {
     /// One attempt at all open calls; whether it is time to look who serves what.
     async fn attempt(&self, work: &mut Work<'_>, within: Duration) -> bool {
         let (groups, homeless) = self.groups(work);
-        let calls = work.calls;
-        let tried = join_all(groups.iter().map(|group| self.send(group, calls, within))).await;
-        let mut look = !homeless.is_empty();
-        if look {
-            "no server is known for a key".clone_into(&mut work.why);
+        let said = join_all(groups.iter().map(|group| self.send(group, work.calls, within))).await;
+        let learned = work.learn(homeless, said.into_iter().flatten().collect());
+        if !learned.moved.is_empty() {
+            self.map.send_modify(|map| learned.moved.into_iter().for_each(|(slot, to)| map.moved(slot, to)));
         }
-        work.open = homeless;
-        work.load.clear();
-        let mut waits = look;
-        for (index, next) in tried.into_iter().flatten() {
-            let next = match next {
-                Ok(value) => {
-                    work.finish(index, Ok(value));
-                    continue;
-                }
-                Err(Next::Refused(refused)) => {
-                    work.finish(index, Err(refused));
-                    continue;
-                }
-                Err(next) => next,
-            };
-            work.open.push(index);
-            match next {
-                Next::Load => work.load.push(index),
-                Next::Moved(to) => {
-                    let slot = work.call(index).slot();
-                    self.map.send_modify(|map| map.moved(slot, to));
-                    look = true;
-                }
-                Next::Ask(at) => drop(work.ask.insert(index, at)),
-                Next::Wait(why) => {
-                    waits = true;
-                    work.why = why;
-                }
-                Next::Elsewhere(why) => {
-                    (look, waits) = (true, true);
-                    work.why = why;
-                }
-                Next::Refused(_) => {}
-            }
-        }
-        work.open.sort_unstable();
-        work.hops = if waits { 0 } else { work.hops + 1 };
-        work.at_once = !waits && work.hops <= HOPS_MAX;
-        look
+        learned.look
     }
 
     /// The open calls by where they go, and those of which nobody knows.
@@ -322,15 +225,14 @@ impl Inner {
     /// Sends a group's calls as one pipeline, and says of each what its reply means.
     async fn send(&self, group: &Group, calls: &[Call], within: Duration) -> Vec<(usize, Result<Value, Next>)> {
         let address = group.node.address();
-        let failed = |why: String| {
-            let next = Next::Elsewhere(format!("{address}: {why}"));
-            group.calls.iter().map(|(index, ..)| (*index, Err(next.clone()))).collect()
-        };
+        let failed = |next: Next| group.calls.iter().map(|(index, ..)| (*index, Err(next.clone()))).collect();
         let started = self.clock.now().mono;
         let live = match tokio::time::timeout(within, group.node.live(&self.server, self.ack, group.durable)).await {
             Ok(Ok(live)) => live,
-            Ok(Err(why)) => return failed(why),
-            Err(_elapsed) => return failed(format!("no connection within {} ms", within.as_millis())),
+            Ok(Err(why)) => return failed(Next::Elsewhere(format!("{address}: {why}"))),
+            Err(_elapsed) => {
+                return failed(Next::Silent(format!("{address}: no connection within {} ms", within.as_millis())));
+            }
         };
         let within = within.saturating_sub(self.clock.now().mono.since(started));
         let confirm = if group.durable { live.confirm } else { Confirm::Answer };
@@ -343,8 +245,8 @@ impl Inner {
                 () = self.replaced(group, calls) => None,
             }
         };
-        let why = match tokio::time::timeout(within, replies).await {
-            Ok(None) => "another server has taken its place".to_owned(),
+        let next = match tokio::time::timeout(within, replies).await {
+            Ok(None) => Next::Elsewhere(format!("{address}: another server has taken its place")),
             Ok(Some(Ok(replies))) => {
                 self.heard();
                 let answers = request.read(replies, address);
@@ -354,11 +256,11 @@ impl Inner {
                 }
                 return answers;
             }
-            Ok(Some(Err(error))) => judge::words(&error),
-            Err(_elapsed) => format!("no answer within {} ms", within.as_millis()),
+            Ok(Some(Err(error))) => Next::Elsewhere(format!("{address}: {}", judge::words(&error))),
+            Err(_elapsed) => Next::Silent(format!("{address}: no answer within {} ms", within.as_millis())),
         };
         self.lose(group, &live).await;
-        failed(why)
+        failed(next)
     }
 
     /// Resolves when a group's calls would go to other servers now: the one that was asked may be silent for long.
@@ -428,111 +330,5 @@ impl Inner {
     /// A server said something.
     fn heard(&self) {
         self.last_answer.fetch_max(self.clock.now().mono.0, Ordering::Relaxed);
-    }
-}
-
-/// A pipeline, and what each of its replies is.
-struct Request {
-    pipeline: Pipeline,
-    replies: Vec<Reply>,
-    confirm: Confirm,
-}
-
-/// What a reply of a pipeline is.
-enum Reply {
-    /// Of no interest: a script was told, a redirection announced, a mark written.
-    Aside,
-    /// To this call.
-    To(usize),
-    /// Whether what was written is durable.
-    Confirmation,
-}
-
-impl Request {
-    fn of(group: &Group, calls: &[Call], confirm: Confirm, within: Duration) -> Self {
-        let mut request =
-            Self { pipeline: Pipeline::with_capacity(group.calls.len() + 2), replies: Vec::new(), confirm };
-        let call = |index: usize| calls.get(index).expect("invariant: a group's calls are some of the calls");
-        for &(index, aside, load) in &group.calls {
-            if let Some(script) = call(index).load().filter(|_| load) {
-                request.push(script, Reply::Aside);
-            }
-            if aside {
-                request.push(redis::cmd("ASKING"), Reply::Aside);
-            }
-            request.push(call(index).cmd().clone(), Reply::To(index));
-        }
-        let last = group.calls.last().map(|&(index, ..)| call(index));
-        if let (Some(last), Some(wait)) = (last, wait(confirm, within)) {
-            request.push(last.mark(), Reply::Aside);
-            request.push(wait, Reply::Confirmation);
-        }
-        request
-    }
-
-    fn push(&mut self, command: redis::Cmd, reply: Reply) {
-        self.pipeline.add_command(command);
-        self.replies.push(reply);
-    }
-
-    /// What the replies mean for each call.
-    fn read(&self, replies: Vec<Value>, from: &Address) -> Vec<(usize, Result<Value, Next>)> {
-        let mut answers = Vec::with_capacity(replies.len());
-        let mut unconfirmed = None;
-        for (reply, value) in self.replies.iter().zip(replies) {
-            match (reply, value) {
-                (Reply::Aside, _) => {}
-                (Reply::To(index), Value::ServerError(error)) => {
-                    answers.push((*index, Err(judge::judge(&error, from))))
-                }
-                (Reply::To(index), value) => answers.push((*index, Ok(value))),
-                (Reply::Confirmation, value) => unconfirmed = unconfirmed.or(self.unconfirmed(&value)),
-            }
-        }
-        if let Some(why) = unconfirmed {
-            // What was done is done; only it may not be called durable, so it is done again.
-            for (_, answer) in &mut answers {
-                if answer.is_ok() {
-                    *answer = Err(Next::Wait(format!("{from}: {why}")));
-                }
-            }
-        }
-        answers
-    }
-
-    /// Why what was written is not durable yet; `None` where it is.
-    fn unconfirmed(&self, value: &Value) -> Option<String> {
-        match (self.confirm, value) {
-            (Confirm::Replicas(wanted), Value::Int(have)) if *have >= i64::from(wanted) => None,
-            (Confirm::Replicas(wanted), Value::Int(have)) => {
-                Some(format!("{have} of {wanted} replicas confirmed the write (store.redis.ack: replicas({wanted}))"))
-            }
-            (Confirm::Disk, Value::Array(counts)) if matches!(counts.first(), Some(Value::Int(1..))) => None,
-            (Confirm::Disk, Value::Array(_)) => {
-                Some("the disk did not confirm the write (store.redis.ack: aof)".into())
-            }
-            (Confirm::Answer, _) => None,
-            (_, Value::ServerError(error)) => Some(format!("{error}")),
-            (_, _) => Some("WAIT was not answered as it should be".into()),
-        }
-    }
-}
-
-/// The command that waits until what was written before it is durable; `None` where the answer says so.
-fn wait(confirm: Confirm, within: Duration) -> Option<redis::Cmd> {
-    // It ends before we stop listening, so that a connection on which it waits is not given up for it. 0 would be for ever.
-    let ms = u64::try_from(within.mul_f32(0.9).as_millis()).unwrap_or(u64::MAX).max(1);
-    match confirm {
-        Confirm::Answer => None,
-        Confirm::Replicas(n) => {
-            let mut command = redis::cmd("WAIT");
-            command.arg(n).arg(ms);
-            Some(command)
-        }
-        Confirm::Disk => {
-            let mut command = redis::cmd("WAITAOF");
-            command.arg(1).arg(0).arg(ms);
-            Some(command)
-        }
     }
 }
