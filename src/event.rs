@@ -101,6 +101,17 @@ pub struct Now {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
+impl Seq {
+    /// Bits of a seq below its section.
+    pub const SECTION_SHIFT: u32 = 43;
+
+    /// The part of all events that it is numbered in by itself, and that moves between nodes as one; 0 in a store without such parts.
+    #[must_use]
+    pub fn section(self) -> u16 {
+        u16::try_from(self.0 >> Self::SECTION_SHIFT).unwrap_or(u16::MAX)
+    }
+}
+
 impl fmt::Display for Seq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

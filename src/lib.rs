@@ -15,6 +15,8 @@ pub mod spans;
 
 pub mod store;
 
+pub mod cluster;
+
 pub mod deliver;
 
 pub mod driver;

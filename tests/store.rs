@@ -5,6 +5,8 @@
 
 #[path = "store/append.rs"]
 mod append;
+#[path = "store/elsewhere.rs"]
+mod elsewhere;
 #[path = "store/in_shards.rs"]
 mod in_shards;
 #[path = "store/lists.rs"]
@@ -13,6 +15,8 @@ mod lists;
 mod lockstep;
 #[path = "store/on_redis.rs"]
 mod on_redis;
+#[path = "store/outages.rs"]
+mod outages;
 #[path = "store/owners.rs"]
 mod owners;
 #[path = "store/power.rs"]
@@ -32,6 +36,10 @@ mod settle;
 mod site;
 #[path = "store/snapshot.rs"]
 mod snapshot;
+#[path = "store/spool.rs"]
+mod spool;
+#[path = "store/spool_redis.rs"]
+mod spool_redis;
 #[path = "store/survival.rs"]
 mod survival;
 #[path = "store/trouble.rs"]
@@ -133,6 +141,16 @@ contract!(embedded: crate::world::OnDisk);
 contract!(restless: crate::world::Restless);
 // And with nothing left but the log after each crash.
 contract!(forgetful: crate::world::Forgetful);
+// One that is elsewhere and answers, behind a spool.
+contract!(spooled: crate::spool::BehindSpool);
+// The same while it does not answer: what there is to say of events that nobody can deliver.
+contract!(away: crate::spool::Away =>
+    append::{
+        a_batch_is_there_whole_and_in_order_after_a_crash
+        bodies_come_back_byte_for_byte
+        header_lines_come_back_in_their_order
+    }
+);
 // A server of its own for each case; with one shard its seqs are those of any other store.
 contract!(in_redis: crate::on_redis::OnRedis<1>);
 // With more shards the cases that do not count on one row of seqs; tests/store/in_shards.rs has the others in its own words.

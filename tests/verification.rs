@@ -273,6 +273,7 @@ fn inside(verify: &str, fetch: fairlane::listen::Fetch) -> Inside {
             policies: FilePolicies::default(),
             notebook: fairlane::store::notebook::Notebook::default(),
             seed: 1,
+            cluster: None,
         })
         .unwrap();
         drop(tokio::runtime::Handle::current().spawn(loop_.run()));

@@ -13,8 +13,10 @@ mod expiry;
 mod export;
 mod groups;
 mod guard;
+mod guesses;
 mod inside;
 mod name;
+mod nodes;
 mod openapi;
 mod problem;
 mod release;
@@ -42,11 +44,12 @@ use parking_lot::RwLock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::driver::{Handle, Notebook};
+use crate::driver::{Handle, Notebook, Relay, Seat};
 use crate::event::Secret;
 use audit::Audit;
 use connections::{GivesWay, Places};
 use dashboard::Dashboard;
+use guesses::Guesses;
 use tenant::Tenants;
 
 /// How long a head may take, and a pause between two requests. Between the usual intervals of probes, 5 s and 10 s, so that none meets the end.
@@ -76,10 +79,13 @@ pub struct Admin {
     handle: Handle,
     access: RwLock<Arc<Access>>,
     dashboard: Dashboard,
+    guesses: Guesses,
     audit: Audit,
     configuration: RwLock<Arc<Configuration>>,
     /// None where tenants have no pages.
     tenants: Option<Arc<Tenants>>,
+    /// Empty on a node that is alone.
+    others: nodes::Others,
     durability: &'static str,
     /// Brings gauges that others own up to date before they are read.
     refresh: Box<dyn Fn() + Send + Sync>,
@@ -119,12 +125,19 @@ impl Admin {
             handle,
             access: RwLock::new(Arc::new(access)),
             dashboard: Dashboard::default(),
+            guesses: Guesses::default(),
             audit: Audit::open(notebook),
             configuration: RwLock::default(),
             tenants,
+            others: nodes::Others::new(),
             durability,
             refresh,
         })
+    }
+
+    /// This node is one among others: what concerns them is asked of them, over `relay`.
+    pub fn join(&self, seat: Arc<Seat>, relay: Relay) {
+        self.others.get_or_init(|| (seat, relay));
     }
 
     /// Shows this configuration from now on.
@@ -142,6 +155,11 @@ impl Admin {
         if before.token != access.token {
             self.dashboard.sign_all_out();
         }
+    }
+
+    /// A wrong token came from there: waits for as long as its answer is held back.
+    async fn hold_back(&self, from: Option<IpAddr>) {
+        tokio::time::sleep(self.guesses.wrong(from, self.handle.now().mono)).await;
     }
 
     fn access(&self) -> Arc<Access> {
@@ -208,6 +226,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .method_not_allowed_fallback(api::method_not_allowed)
         .merge(dashboard::router(&admin))
         .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(from_fn_with_state(Arc::clone(&admin), nodes::answer))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::check))
         .with_state(admin)
 }

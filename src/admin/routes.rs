@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 use utoipa::OpenApi;
 
-use super::{Admin, alerts, api, audit, export, groups, openapi, release, removal, replays, sources, upstream};
+use super::{Admin, alerts, api, audit, export, groups, nodes, openapi, release, removal, replays, sources, upstream};
 
 macro_rules! calls {
     ($($method:ident $path:literal => $module:ident :: $handler:ident;)*) => {
@@ -36,6 +36,7 @@ calls! {
     get "/metrics" => api::metrics;
     get "/api/v1/openapi.json" => openapi::document;
     get "/api/v1/status" => api::status;
+    get "/api/v1/nodes" => nodes::list;
     get "/api/v1/sources" => sources::list;
     patch "/api/v1/source" => sources::patch;
     get "/api/v1/events" => api::events;

@@ -4,7 +4,9 @@
 //! store, driver, admin, listener. Order at the end: not ready, stop accepting, answer what was read, let the driver finish, close
 //! the store.
 
+mod build;
 mod checkup;
+mod cluster;
 mod descriptors;
 mod explain;
 mod files;
@@ -30,13 +32,14 @@ use crate::admin::tenant::{self, Tenants};
 use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
-use crate::deliver::{Client, Fetcher, Poster, Unfetched};
+use crate::deliver::{Client, Fetcher, Outcome, Poster, Unfetched, relay};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::notebook::Notebook;
+pub use build::{Build, build};
 pub use checkup::{Finding, Standing, checkup};
 pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
 use files::Seen;
@@ -47,8 +50,9 @@ pub use crate::listen::route::{Pattern, Router};
 pub use crate::store::arrivals::{Arrivals, arrivals};
 pub use crate::store::doctor::{Damage, DoctorReport, Tail, doctor};
 
+use cluster::Membership;
 use log::Log;
-use open::open_store;
+use open::{Opened, open_store};
 use otlp::Otlp;
 use reload::Reloader;
 pub use token::FILE as TOKEN_FILE;
@@ -208,6 +212,8 @@ struct Running {
     signals: Signals,
     /// The driver; ends when it is stopped.
     driver: JoinSet<()>,
+    /// This node's seat among others; `None` where it is alone.
+    membership: Option<Membership>,
     /// The admin listener, and the tenants'; they end when this is dropped.
     admin: JoinSet<()>,
     /// Looks once whether the upstream is there.
@@ -233,13 +239,26 @@ impl Running {
         let (bound, admin_listener) = bind(&config)?;
         let tenant_listener = bind_tenants(&config)?;
         let path = config.store.folder().to_owned();
-        let store = runtime.block_on(open_store(&config.store, &clock))?;
+        let Opened { store, remote } = runtime.block_on(open_store(&config.store, &clock))?;
         let token = token::of(&config.admin, &path)?;
 
         let durability = config.store.durability();
         let metrics = Arc::new(Metrics::new(durability));
+        metrics.begin_attempts(Outcome::names());
         let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
-        let client = client.context("the upstream cannot be delivered to")?;
+        let mut client = client.context("the upstream cannot be delivered to")?;
+        let joining = match remote {
+            Some(remote) => {
+                let (clock, metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
+                let address = admin_listener.local_addr()?;
+                runtime.block_on(cluster::join(&config, remote, &token, address, clock, metrics))?
+            }
+            None => None,
+        };
+        let (membership, told) = joining.map(cluster::Joining::begin).unzip();
+        if let Some(membership) = &membership {
+            client = client.gated(membership.may_send());
+        }
         let (mut driver, handle) = driver::new(driver::Parts {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
@@ -249,6 +268,7 @@ impl Running {
             policies: config.policies(),
             notebook: Notebook::at(path.join("overrides.json")),
             seed: rand::random(),
+            cluster: membership.as_ref().map(|membership| Arc::clone(&membership.seat)).zip(told),
         })
         .map_err(anyhow::Error::msg)?;
         runtime.block_on(driver.recover()).context("the backlog cannot be taken up")?;
@@ -273,6 +293,9 @@ impl Running {
         let told = (handle.clone(), Notebook::at(path.join("audit.json")));
         let admin = Admin::new(access, durability, told, tenants.clone(), refresh);
         admin.show_configuration(configuration(&config));
+        if let Some(membership) = &membership {
+            admin.join(Arc::clone(&membership.seat), relay());
+        }
 
         // Until here nothing was accepted, and a signal may end us at once.
         let signals = Signals::new()?;
@@ -301,6 +324,7 @@ impl Running {
             hangup,
             signals,
             driver: driver_task,
+            membership,
             admin: admin_task,
             _probe: probe,
             _alerts: alerts,
@@ -337,6 +361,7 @@ impl Running {
             store,
             reloader,
             driver,
+            membership,
             hangup: _ignored,
             mut signals,
             admin: _serves_on,
@@ -344,7 +369,7 @@ impl Running {
             _alerts,
         } = self;
         tokio::select! {
-            ended = drain(serving, handle, store, driver, reloader) => ended,
+            ended = drain(serving, handle, store, driver, membership, reloader) => ended,
             name = signals.end() => anyhow::bail!("a second signal ({name}): ended at once"),
         }
     }
@@ -355,17 +380,25 @@ async fn drain(
     handle: Handle,
     store: Arc<dyn LaneStore>,
     mut driver: JoinSet<()>,
+    membership: Option<Membership>,
     reloader: Reloader,
 ) -> anyhow::Result<()> {
     let within = reloader.drain();
     handle.begin_drain();
+    if let Some(membership) = &membership {
+        membership.seat.begin_leave();
+    }
     let finish = async {
         serving.drain().await;
         handle.stop().await;
         while driver.join_next().await.is_some() {}
     };
-    if tokio::time::timeout(within, finish).await.is_err() {
+    let clean = tokio::time::timeout(within, finish).await.is_ok();
+    if !clean {
         tracing::warn!(?within, "some connections were still open at the end of shutdown.drain and were cut");
+    }
+    if let Some(membership) = membership {
+        membership.end(clean).await;
     }
     reloader.end().await;
     store.close().await.context("the store was not closed in order; it recovers at the next start")?;

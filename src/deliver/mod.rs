@@ -32,6 +32,7 @@ mod outcome;
 mod place;
 mod pool;
 mod post;
+mod relay;
 mod request;
 mod retry_after;
 mod settings;
@@ -57,10 +58,12 @@ pub use fetch::{Fetcher, Fetching, Resolve, Unfetched};
 pub use outcome::{Answer, Attempt, BodyEnd, Follows, Limit, Outcome, Row, follows, table};
 pub use pool::{AddressState, AddressView, Addresses};
 pub use post::{Post, Poster};
+pub use relay::{Relay, relay};
 pub use retry_after::{RetryAfter, RetryScope};
 pub use settings::{Address, Ejection, Health, Resign, Settings, SettingsError};
 pub use tls::{Identity, Tls};
 
+use connect::Gate;
 use fault::Fault;
 use place::Place;
 use pool::{Pick, Pool};
@@ -69,6 +72,9 @@ use wire::Wire;
 
 /// Delivers: from a job to what came of it. The client in the gateway, a closure in tests.
 pub type Deliver = Arc<dyn Fn(Job) -> BoxFuture<'static, Attempt> + Send + Sync>;
+
+/// Whether this process may send something now.
+pub type MaySend = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// How much of an answer's body is kept for people, in bytes: enough for an error message or the head of a stack trace.
 pub const EXCERPT_BYTES_MAX: usize = 4096;
@@ -123,6 +129,7 @@ struct Inner {
     maker: Maker,
     pool: Arc<Pool>,
     wire: Wire,
+    gate: Gate,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
@@ -142,7 +149,11 @@ impl Client {
     /// A setting that cannot work, in words for who wrote it.
     pub fn successor(&self, settings: Settings) -> Result<Self, SettingsError> {
         let Inner { pool, clock, metrics, .. } = &*self.0;
-        Self::build(settings, Some(pool), Arc::clone(clock), Arc::clone(metrics))
+        let successor = Self::build(settings, Some(pool), Arc::clone(clock), Arc::clone(metrics))?;
+        Ok(match self.0.gate.get() {
+            Some(may_send) => successor.gated(Arc::clone(may_send)),
+            None => successor,
+        })
     }
 
     fn build(
@@ -153,8 +164,17 @@ impl Client {
     ) -> Result<Self, SettingsError> {
         let maker = Maker::new(&settings)?;
         let pool = Pool::new(&settings, before, Arc::clone(&clock), &metrics)?;
-        let wire = Wire::new(&settings, pool.is_plural(), settings.tls.client(pool.is_https())?);
-        Ok(Self(Arc::new(Inner { settings, maker, pool: Arc::new(pool), wire, clock, metrics })))
+        let gate = Gate::default();
+        let wire = Wire::new(&settings, pool.is_plural(), settings.tls.client(pool.is_https())?, Arc::clone(&gate));
+        Ok(Self(Arc::new(Inner { settings, maker, pool: Arc::new(pool), wire, gate, clock, metrics })))
+    }
+
+    /// From now on a request begins only when `may_send` says so, asked directly before its first byte. Set once; what it keeps back is
+    /// [`Outcome::Withheld`].
+    #[must_use]
+    pub fn gated(self, may_send: MaySend) -> Self {
+        self.0.gate.get_or_init(|| may_send);
+        self
     }
 
     /// The upstream's addresses, as they stand at any time.

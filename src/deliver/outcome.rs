@@ -37,6 +37,8 @@ pub enum Outcome {
     Cancelled,
     /// The event cannot be written as a request to this upstream; trying again gives the same.
     Unsendable,
+    /// Nothing was sent, for another node may have the event by now.
+    Withheld,
 }
 
 impl Outcome {
@@ -62,6 +64,7 @@ impl Outcome {
             Self::Malformed => "malformed",
             Self::Cancelled => "cancelled",
             Self::Unsendable => "unsendable",
+            Self::Withheld => "withheld",
         }
     }
 
@@ -80,8 +83,13 @@ impl Outcome {
         matches!(self, Self::Delivered(_))
     }
 
+    /// The name of every outcome.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ["delivered", "status"].into_iter().chain(Self::WITHOUT_ANSWER.into_iter().map(Self::name))
+    }
+
     /// Every outcome without an answer, in the order of the documentation.
-    const WITHOUT_ANSWER: [Self; 10] = [
+    const WITHOUT_ANSWER: [Self; 11] = [
         Self::Refused,
         Self::Reset,
         Self::TimeoutDns,
@@ -92,6 +100,7 @@ impl Outcome {
         Self::Malformed,
         Self::Cancelled,
         Self::Unsendable,
+        Self::Withheld,
     ];
 }
 
@@ -146,7 +155,8 @@ pub fn follows(outcome: Outcome, never: &[u16], retry_after: Option<RetryAfter>)
         | Outcome::Tls
         | Outcome::Dns
         | Outcome::Malformed
-        | Outcome::Cancelled => Follows::Retried(Limit::Age),
+        | Outcome::Cancelled
+        | Outcome::Withheld => Follows::Retried(Limit::Age),
         Outcome::Unsendable => Follows::Dead,
     }
 }
@@ -220,6 +230,13 @@ impl Attempt {
     #[must_use]
     pub fn unsendable(number: u32, why: &str) -> Self {
         Self::without_answer(number, Wall(0), Duration::ZERO, Outcome::Unsendable, why)
+    }
+
+    /// The attempt that is not made, since this node's lease has run out.
+    #[must_use]
+    pub fn withheld(number: u32) -> Self {
+        let why = "nothing was sent: this node's lease had run out";
+        Self::without_answer(number, Wall(0), Duration::ZERO, Outcome::Withheld, why)
     }
 
     fn without_answer(number: u32, started: Wall, took: Duration, outcome: Outcome, why: &str) -> Self {

@@ -311,6 +311,7 @@ fn what_follows_from_each_outcome_is_one_table() {
             format!("malformed: {by_age}"),
             format!("cancelled: {by_age}"),
             "unsendable: dead letter at once".to_owned(),
+            format!("withheld: {by_age}"),
         ]
     );
     assert!(rows(&[429, 500]).contains(&"429: dead letter at once".to_owned()));

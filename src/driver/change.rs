@@ -60,6 +60,10 @@ pub trait InParts: Copy + Default + PartialEq {
     #[must_use]
     fn without(self, other: &Self) -> Self;
 
+    /// The part of this name alone.
+    #[must_use]
+    fn only(self, part: &str) -> Self;
+
     /// Only whether it waits.
     fn pause(paused: bool) -> Self;
 
@@ -111,6 +115,16 @@ impl InParts for Change {
         }
     }
 
+    fn only(self, part: &str) -> Self {
+        Self {
+            paused: self.paused.filter(|_| part == "paused"),
+            weight: self.weight.filter(|_| part == "weight"),
+            concurrency: self.concurrency.filter(|_| part == "concurrency"),
+            rate: self.rate.filter(|_| part == "rate"),
+            backlog: self.backlog.filter(|_| part == "backlog"),
+        }
+    }
+
     fn pause(paused: bool) -> Self {
         Self { paused: Some(paused), ..Self::default() }
     }
@@ -152,6 +166,14 @@ impl InParts for UpstreamChange {
             paused: unless(self.paused, other.paused),
             concurrency: unless(self.concurrency, other.concurrency),
             rate: unless(self.rate, other.rate),
+        }
+    }
+
+    fn only(self, part: &str) -> Self {
+        Self {
+            paused: self.paused.filter(|_| part == "paused"),
+            concurrency: self.concurrency.filter(|_| part == "concurrency"),
+            rate: self.rate.filter(|_| part == "rate"),
         }
     }
 
@@ -248,7 +270,7 @@ impl<C: InParts> Live<C> {
         self.add(kept, expiry.ends(now));
     }
 
-    fn add(&mut self, change: C, expires: Option<u64>) {
+    pub(super) fn add(&mut self, change: C, expires: Option<u64>) {
         self.strike(&change);
         if change != C::default() {
             self.0.push(Dated { change, expires });

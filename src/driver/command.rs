@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::change::{Change, Expiry, Live, UpstreamChange};
+use super::agreed;
+use super::change::{Change, Expiry, InParts as _, Live, UpstreamChange};
 use super::job::Job;
 use super::newcomers::NewGroups;
 use super::policy::FilePolicies;
@@ -115,11 +116,14 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::Change(group, change, expiry, reply) => {
             let changed = driver.policies.change(&group, change, expiry, now.wall);
             driver.engine.set_policy(&group, driver.policies.of(&group), now);
+            driver.agree_on_group(&group, change.given());
             answer(reply, changed);
         }
         Command::TakeBack(group, only, reply) => {
+            let parts = agreed::parts_of(&driver.policies.live_of(&group));
             let taken = driver.policies.take_back(&group, only.as_ref());
             driver.engine.set_policy(&group, driver.policies.of(&group), now);
+            driver.agree_on_group(&group, parts);
             answer(reply, taken);
         }
         Command::Live(reply) => answer(reply, driver.policies.live()),
@@ -155,11 +159,14 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::ChangeUpstream(change, expiry, reply) => {
             let changed = driver.upstream.change(change, expiry, now.wall);
             driver.apply_upstream(now);
+            driver.agree_on_upstream(change.given());
             answer(reply, changed);
         }
         Command::TakeBackUpstream(only, reply) => {
+            let parts: Vec<_> = driver.upstream.live().ends().map(|(part, _)| part).collect();
             let taken = driver.upstream.take_back(only.as_ref());
             driver.apply_upstream(now);
+            driver.agree_on_upstream(parts);
             answer(reply, taken);
         }
         Command::CloseBreaker(Some(group), reply) => answer(reply, driver.engine.close_group_breaker(&group, now)),

@@ -10,14 +10,16 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::backlog::{self, Backlogs};
+use super::followed;
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
 use super::removal::Removals;
-use super::replay::{End, Tracker};
+use super::replay::{End, Out, Tracker};
 use super::requeue::Requeue;
 use super::sources::{Hold, SourceTable};
 use super::watch::Watch;
+use crate::cluster::Seat;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
 use crate::event::{Event, EventId, Group, Lane, Now, Seq, Trace, WaitSplit, Wall};
@@ -40,14 +42,16 @@ pub(super) enum Done {
     Parked(Ticket, Lane, Arc<Event>),
     /// A batch of settlements.
     Settled(Batch, Vec<Settle>, Result<usize, Error>),
-    /// A lane's next events.
-    Loaded(Lane, usize, Result<Vec<Pending>, Error>),
-    /// Retrying events.
-    DueLoaded(usize, Result<Vec<Pending>, Error>),
+    /// A lane's next events, and the mark under which they were asked for.
+    Loaded(Lane, usize, u64, Result<Vec<Pending>, Error>),
+    /// Retrying events; the same.
+    DueLoaded(usize, u64, Result<Vec<Pending>, Error>),
     /// A live request was answered: its attempt, where there was one.
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
     LiveGone(LiveId),
+    /// Replayed events whose first attempt ended on another node.
+    Followed(Vec<(Arc<Tracker>, Seq, End)>),
     /// A notebook was written, or not.
     Noted(Result<(), String>),
 }
@@ -85,6 +89,8 @@ impl Counters {
 pub(super) struct Delivery {
     store: Arc<dyn LaneStore>,
     deliver: Deliver,
+    /// Asked directly before an attempt begins; `None` on a node that is alone.
+    seat: Option<Arc<Seat>>,
     policies: Arc<PolicyTable>,
     metrics: Arc<Metrics>,
     /// By source, as many as there ever were in this process.
@@ -98,6 +104,8 @@ pub(super) struct Delivery {
     ended: HashMap<Seq, Ended>,
     /// Replayed events before the end of their first attempt: whose replay each is, and its source.
     followed: HashMap<Seq, (Arc<Tracker>, Arc<str>)>,
+    /// How those stand that are elsewhere is being read.
+    looking: bool,
     /// Ends of events that the store may have already, before the engine is told.
     pub(super) ending: u64,
     pub(super) removals: Removals,
@@ -115,6 +123,7 @@ impl Delivery {
         Self {
             store,
             deliver,
+            seat: None,
             policies,
             sources,
             backlogs,
@@ -127,9 +136,15 @@ impl Delivery {
             window: Window::default(),
             ended: HashMap::new(),
             followed: HashMap::new(),
+            looking: false,
             ending: 0,
             removals: Removals::default(),
         }
+    }
+
+    /// From now on attempts are made only while this node may.
+    pub(super) fn take_seat(&mut self, seat: Arc<Seat>) {
+        self.seat = Some(seat);
     }
 
     /// Attempts from now on go another way (a reload).
@@ -220,6 +235,31 @@ impl Delivery {
         pending.iter().flatten().cloned().map(queued).collect()
     }
 
+    /// What is kept of events of a section is of no use any more.
+    pub(super) fn forget_section(&mut self, section: u16) {
+        self.window.forget_section(section);
+        self.ended.retain(|seq, _| seq.section() != section);
+    }
+
+    /// Looks after replayed events that are with another node now: nobody tells this one of them.
+    pub(super) fn look_elsewhere(&mut self, is_here: impl Fn(Seq) -> bool) {
+        if self.looking {
+            return;
+        }
+        let away = self.followed.iter().filter(|(seq, _)| !is_here(**seq));
+        let away = away.filter_map(|(seq, (tracker, _))| Some((Arc::clone(tracker), tracker.of_seq(*seq)?)));
+        let away: Vec<(Arc<Tracker>, Out)> = away.collect();
+        if !away.is_empty() {
+            self.looking = true;
+            self.work.spawn(followed::look(Arc::clone(&self.store), away));
+        }
+    }
+
+    /// The body of an event need not be kept.
+    pub(super) fn forget(&mut self, seq: Seq) {
+        self.window.forget(seq);
+    }
+
     /// A replay is told what becomes of this event.
     pub(super) fn follow(&mut self, seq: Seq, tracker: &Arc<Tracker>, source: Arc<str>) {
         self.followed.insert(seq, (Arc::clone(tracker), source));
@@ -230,8 +270,8 @@ impl Delivery {
         self.calls.take(call, &mut self.work, engine, now);
     }
 
-    /// Begins what the engine asks for.
-    pub(super) fn begin(&mut self, request: Request) {
+    /// Begins what the engine asks for; reads under this mark.
+    pub(super) fn begin(&mut self, request: Request, mark: u64) {
         match request {
             Request::Dispatch(dispatch) => self.dispatch(dispatch),
             Request::Live(dispatch) => {
@@ -246,12 +286,12 @@ impl Delivery {
                 let store = Arc::clone(&self.store);
                 self.work.spawn(async move {
                     let loaded = store.load(lane.clone(), after, n).await;
-                    Done::Loaded(lane, n, loaded)
+                    Done::Loaded(lane, n, mark, loaded)
                 });
             }
             Request::LoadDue { after, n } => {
                 let store = Arc::clone(&self.store);
-                self.work.spawn(async move { Done::DueLoaded(n, store.due(after, n).await) });
+                self.work.spawn(async move { Done::DueLoaded(n, mark, store.due(after, n).await) });
             }
             Request::Cancel { ticket } => {
                 // Without a sender the attempt has ended, and its end is on the way.
@@ -277,7 +317,7 @@ impl Delivery {
         let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.insert(dispatch.ticket, cancel);
-        let sources = Arc::clone(&self.sources);
+        let (sources, seat) = (Arc::clone(&self.sources), self.seat.clone());
         self.work.spawn(async move {
             let (ticket, seq) = (dispatch.ticket, dispatch.seq);
             let event = match kept {
@@ -291,7 +331,12 @@ impl Delivery {
             if sources.is(&event.source, Hold::Paused) {
                 return Done::Parked(ticket, dispatch.lane, event);
             }
-            let attempt = attempt(&deliver, job(&event, &dispatch), cancelled).await;
+            // Directly before it begins: a node that was stopped in between may have lost the event to another.
+            let attempt = if seat.is_none_or(|seat| seat.may_send(seq)) {
+                attempt(&deliver, job(&event, &dispatch), cancelled).await
+            } else {
+                Attempt::withheld(dispatch.attempt)
+            };
             Done::Attempt(ticket, seq, attempt, dispatch.split, Some(event))
         });
     }
@@ -354,6 +399,13 @@ impl Delivery {
                 self.sources.park(&event.source, lane, engine, now);
                 engine.on_finished(ticket, Ending::NotSent, Duration::ZERO, now);
             }
+            Done::Followed(ended) => {
+                self.looking = false;
+                for (tracker, seq, end) in ended {
+                    self.followed.remove(&seq);
+                    tracker.ended(seq, end);
+                }
+            }
             Done::Live(None) | Done::Noted(Ok(())) => {}
             Done::Noted(Err(error)) => tracing::warn!(error, "it is written again later"),
             Done::Live(Some(LiveEnd { ticket, ending, took, error })) => {
@@ -380,19 +432,19 @@ impl Delivery {
                 self.backlogs.known();
                 engine.on_settle_failed(batch, now);
             }
-            Done::Loaded(lane, n, Ok(pending)) => {
+            Done::Loaded(lane, n, _, Ok(pending)) => {
                 let more = pending.len() >= n;
                 engine.on_loaded(&lane, pending.into_iter().map(queued).collect(), more, now);
             }
-            Done::Loaded(lane, _, Err(error)) => {
+            Done::Loaded(lane, _, _, Err(error)) => {
                 tracing::warn!(%error, lane = %lane.group, "a lane's events could not be read; they are asked for again");
                 engine.on_load_failed(&lane, now);
             }
-            Done::DueLoaded(n, Ok(pending)) => {
+            Done::DueLoaded(n, _, Ok(pending)) => {
                 let more = pending.len() >= n;
                 engine.on_due_loaded(pending.into_iter().map(queued).collect(), more, now);
             }
-            Done::DueLoaded(_, Err(error)) => {
+            Done::DueLoaded(_, _, Err(error)) => {
                 tracing::warn!(%error, "due retries could not be read; they are asked for again");
                 engine.on_due_load_failed(now);
             }
@@ -534,6 +586,15 @@ impl Window {
         let event = self.events.remove(&seq)?;
         self.bytes -= event.body.len() + EVENT_BYTES;
         Some(event)
+    }
+
+    fn forget_section(&mut self, section: u16) {
+        let bytes = &mut self.bytes;
+        self.events.retain(|seq, event| {
+            let stays = seq.section() != section;
+            *bytes -= if stays { 0 } else { event.body.len() + EVENT_BYTES };
+            stays
+        });
     }
 
     /// An event that ended without an attempt leaves too.

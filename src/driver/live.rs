@@ -249,6 +249,7 @@ fn words(outcome: Outcome) -> &'static str {
         Outcome::Dns => "the application's name could not be looked up",
         Outcome::Malformed => "what the application sent is not an HTTP answer",
         Outcome::Cancelled => "the attempt was ended by an operator",
+        Outcome::Withheld => "this node may not send now; another one may",
         Outcome::Unsendable => "the request cannot be sent to the application as it is",
         // These have an answer, or are timeouts.
         Outcome::Delivered(_)

@@ -4,6 +4,7 @@
 //! lock guards a decision; what the handle shares besides the channel are counters and read-only lists.
 
 mod admission;
+mod agreed;
 pub mod alerts;
 mod append;
 mod backlog;
@@ -12,9 +13,12 @@ pub mod change;
 mod command;
 mod dedicated;
 mod delivery;
+mod followed;
 pub mod job;
 pub mod live;
 mod newcomers;
+mod nodes;
+mod nodes_turn;
 mod outcome;
 pub mod policy;
 mod recover;
@@ -39,7 +43,9 @@ use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
-pub use crate::deliver::{AddressState, AddressView};
+use crate::cluster::News;
+pub use crate::cluster::{Seat, board::NodeView};
+pub use crate::deliver::{AddressState, AddressView, Relay};
 use crate::deliver::{Addresses, Deliver};
 use crate::engine::{Admitted, Engine, Excess, Over, Settings};
 pub use crate::engine::{
@@ -50,7 +56,8 @@ use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
 use crate::spans::Recorder;
 pub use crate::store::notebook::Notebook;
-pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
+pub use crate::store::spool::is_spooled;
+pub use crate::store::{AttemptNote, Error, Page, Query, Record, SpoolUsage, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
 
 pub use alerts::{Alert, Alerts, Tested};
@@ -65,6 +72,7 @@ pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
 pub use newcomers::NewGroups;
 use newcomers::Newcomers;
+use nodes::Nodes;
 pub use policy::FilePolicies;
 use policy::PolicyTable;
 pub use rejections::{Rejection, Rejections};
@@ -158,6 +166,20 @@ pub enum Shed {
 }
 
 impl Shed {
+    /// The name of every reason.
+    pub const NAMES: [&'static str; 10] = [
+        "full",
+        "group_too_large",
+        "backlog",
+        "outgrown",
+        "busy",
+        "unavailable",
+        "draining",
+        "source_draining",
+        "source_paused",
+        "too_slow",
+    ];
+
     /// Its name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -192,6 +214,7 @@ impl From<Refusal> for Shed {
             Refusal::GroupTooLarge => Self::GroupTooLarge,
             Refusal::Backlog => Self::Backlog(BACKLOG_AGAIN),
             Refusal::Unavailable => Self::Unavailable,
+            Refusal::Unknown => Self::TooSlow,
         }
     }
 }
@@ -262,6 +285,8 @@ pub struct Parts {
     pub notebook: Notebook,
     /// The engine's only randomness.
     pub seed: u64,
+    /// This node's seat among others, and what it is told; `None`: it is alone.
+    pub cluster: Option<(Arc<Seat>, mpsc::Receiver<News>)>,
 }
 
 /// A driver and the handle to it. The caller lets it recover and runs it.
@@ -282,7 +307,10 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let held = Arc::new(SourceTable::open(parts.notebook.beside("sources.json"))?);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
-    let mut engine = Engine::new(upstream.settings(), policies.policies(), parts.seed);
+    let nodes = parts.cluster.map(|cluster| Nodes::new(cluster, Arc::clone(&parts.store), Arc::clone(&policies)));
+    let settings = upstream.settings();
+    let settings = nodes.as_ref().map_or(settings.clone(), |nodes| nodes.own(settings));
+    let mut engine = Engine::new(settings, policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
     engine.restore_promoted(groups, started);
     let shared = Arc::new(Shared {
@@ -305,7 +333,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     });
     let channels = (receiver, called, facts.downgrade());
     let tables = (policies, upstream, promoted, newcomers);
-    let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver);
+    let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver, nodes);
     Ok((driver, Handle { facts, calls, shared }))
 }
 
@@ -641,6 +669,12 @@ impl Handle {
         let Some(story) = self.shared.store.find(id).await? else { return Ok(None) };
         let found = self.shared.store.read(vec![story.record.seq]).await?;
         Ok(found.into_iter().next().flatten())
+    }
+
+    /// For how long a store that is elsewhere has not answered this node, by its sizes; zero for one that is here.
+    #[must_use]
+    pub fn store_silence(&self, usage: &Usage) -> Duration {
+        usage.answered.map_or(Duration::ZERO, |answered| self.now().mono.since(answered))
     }
 
     /// The store's sizes.

@@ -13,6 +13,7 @@ pub(super) fn ending(attempt: &Attempt) -> Ending {
     match (attempt.outcome, attempt.follows) {
         (_, Follows::Settled) => Ending::Success,
         (Outcome::Cancelled, _) => Ending::Cancelled,
+        (Outcome::Withheld, _) => Ending::NotSent,
         (_, Follows::Dead) => Ending::Never(status),
         (Outcome::Status(status), Follows::Retried(Limit::Attempts)) => Ending::Client(status.as_u16()),
         (Outcome::Status(status), Follows::Retried(Limit::Age)) => {
@@ -100,6 +101,7 @@ mod tests {
             (Outcome::TimeoutHead, Ending::NoAnswer),
             (Outcome::Tls, Ending::NoAnswer),
             (Outcome::Cancelled, Ending::Cancelled),
+            (Outcome::Withheld, Ending::NotSent),
             (Outcome::Unsendable, Ending::Never(None)),
         ] {
             assert_eq!(ending(&attempt(outcome, None)), expected, "{outcome:?}");

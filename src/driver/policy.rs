@@ -3,13 +3,14 @@
 //! A person's word wins over the file's until it expires. It is written down before it is answered, so that a restart does not
 //! forget it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
 
+use super::agreed::differing;
 use super::change::{Change, Expiry, Live};
 use crate::engine::{Policies, Policy, Rate};
 use crate::event::{Group, Wall};
@@ -96,6 +97,23 @@ impl PolicyTable {
     /// The changes in force.
     pub(super) fn live(&self) -> Vec<(Group, Live)> {
         self.live.read().iter().map(|(group, live)| (group.clone(), live.clone())).collect()
+    }
+
+    /// The changes of one group in force.
+    pub(super) fn live_of(&self, group: &Group) -> Live {
+        self.live.read().get(group).cloned().unwrap_or_default()
+    }
+
+    /// These changes are in force, in place of those before; gives the groups for which that is another thing.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn adopt(&self, next: BTreeMap<Group, Live>) -> Result<BTreeSet<Group>, String> {
+        let changed = differing(&self.live.read(), &next);
+        if !changed.is_empty() {
+            self.keep(next)?;
+        }
+        Ok(changed)
     }
 
     /// Adds to what was changed before, whose ends stay; durable when this returns.

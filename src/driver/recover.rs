@@ -83,7 +83,7 @@ async fn end_open_leases(store: &Arc<dyn LaneStore>, now: Now) -> Result<usize, 
     }
 }
 
-fn interruption(pending: &Pending, now: Now) -> Settlement {
+pub(super) fn interruption(pending: &Pending, now: Now) -> Settlement {
     let verdict = if pending.interrupted + 1 >= CRASHES_MAX {
         Verdict::Dead(
             format!("crashed_gateway: the gateway ended {CRASHES_MAX} times in a row during its attempt").into(),

@@ -21,6 +21,8 @@ use super::delivery::Delivery;
 use super::job::{self, Job};
 use super::live::Call;
 use super::newcomers::{NewGroups, Newcomers};
+use super::nodes::Nodes;
+use super::nodes_turn::happens;
 use super::policy::PolicyTable;
 use super::replay::{Out, Replay, Tracker, Work};
 use super::traced::traced;
@@ -48,6 +50,8 @@ pub struct Driver {
     pub(super) delivery: Delivery,
     pub(super) upstream: UpstreamTable,
     promoted: Promoted,
+    /// The other nodes; `None` on one that is alone.
+    pub(super) nodes: Option<Nodes>,
     pub(super) admission: Admission,
     facts: mpsc::Receiver<Fact>,
     calls: mpsc::Receiver<Call>,
@@ -66,11 +70,15 @@ impl Driver {
         engine: Engine,
         (policies, upstream, promoted, newcomers): (Arc<PolicyTable>, UpstreamTable, Promoted, Newcomers),
         deliver: Deliver,
+        nodes: Option<Nodes>,
     ) -> Self {
         let deliver = traced(deliver, Arc::clone(&shared.spans));
         let held = (Arc::clone(&shared.held), Arc::clone(&shared.backlogs));
-        let delivery =
+        let mut delivery =
             Delivery::new(Arc::clone(&shared.store), deliver, Arc::clone(&policies), Arc::clone(&shared.metrics), held);
+        if let Some(nodes) = &nodes {
+            delivery.take_seat(Arc::clone(nodes.seat()));
+        }
         let appends = Appends::new(Arc::clone(&shared));
         let (jobs, replays) = (JoinSet::new(), JoinSet::new());
         let admission = Admission::new(Arc::clone(&shared), newcomers);
@@ -81,6 +89,7 @@ impl Driver {
             delivery,
             upstream,
             promoted,
+            nodes,
             admission,
             facts,
             calls,
@@ -98,11 +107,14 @@ impl Driver {
     /// The store's.
     pub async fn recover(&mut self) -> Result<(), Error> {
         let now = self.shared.clock.now();
-        let interrupted = recover::recover(&self.shared.store, &mut self.engine, now).await?;
-        self.count_backlogs().await?;
-        let totals = self.engine.totals();
-        if totals.recovered > 0 {
-            tracing::info!(pending = totals.recovered, interrupted, "events from before are taken up");
+        // Among others nothing is this node's until a shard is given to it.
+        if self.nodes.is_none() {
+            let interrupted = recover::recover(&self.shared.store, &mut self.engine, now).await?;
+            self.count_backlogs().await?;
+            let totals = self.engine.totals();
+            if totals.recovered > 0 {
+                tracing::info!(pending = totals.recovered, interrupted, "events from before are taken up");
+            }
         }
         for job in self.shared.replays.unfinished() {
             for out in job.resume(&*self.shared.store).await? {
@@ -150,7 +162,8 @@ impl Driver {
             tokio::select! {
                 biased;
                 result = self.appends.finished() => self.appended(result),
-                done = self.delivery.next() => self.delivery.tell(done, &mut self.engine, self.shared.clock.now()),
+                done = self.delivery.next() => self.tell(done, self.shared.clock.now()),
+                happening = happens(&mut self.nodes) => self.happened(happening),
                 taken = self.calls.recv_many(&mut calls, TURN_MAX), if !self.stopping => self.stopping |= taken == 0,
                 taken = self.facts.recv_many(&mut facts, room), if room > 0 && !self.stopping => {
                     // Every handle is gone: nobody is left to submit or to say stop.
@@ -170,6 +183,7 @@ impl Driver {
                 self.delivery.call(call, &mut self.engine, now);
             }
             self.execute(now);
+            self.attend_nodes(now);
             self.delivery.watch.say(&mut self.engine, now.mono);
             if self.delivery.watch.has_promoted() {
                 self.promoted.keep(&self.engine.promoted());
@@ -196,7 +210,7 @@ impl Driver {
         }
         for _ in 0..TURN_MAX {
             let Some(done) = self.delivery.try_next() else { break };
-            self.delivery.tell(done, &mut self.engine, now);
+            self.tell(done, now);
         }
         if self.stopping {
             self.stop(now);
@@ -209,7 +223,8 @@ impl Driver {
     /// Takes a submission in, or refuses it where its group has as much as it may: before it is written, so that nothing refused is
     /// ever stored.
     fn admit(&mut self, mut submission: Submission, now: Now) {
-        if self.policies.caps_backlogs() || self.engine.sheds() {
+        // Among others the store itself checks the cap: it knows the group wherever its owner is.
+        if self.nodes.is_none() && (self.policies.caps_backlogs() || self.engine.sheds()) {
             match self.engine.admit(&submission.event.lane.group, now) {
                 Ok(admitted) => submission.admitted = admitted,
                 Err(excess) => return submission.refuse(excess.into()),
@@ -221,7 +236,8 @@ impl Driver {
     fn execute(&mut self, now: Now) {
         self.appends.start(&mut self.admission, &mut self.engine, now);
         while let Some(request) = self.engine.poll_request(now) {
-            self.delivery.begin(request);
+            let mark = self.mark(&request);
+            self.delivery.begin(request, mark);
         }
     }
 
@@ -232,8 +248,14 @@ impl Driver {
             self.engine.on_came(group, admitted);
         }
         let queued = self.appends.answer(result, &mut self.delivery, now.mono);
-        if !queued.is_empty() {
-            self.engine.on_appended(queued, now);
+        match &self.nodes {
+            None if queued.is_empty() => {}
+            None => self.engine.on_appended(queued, now),
+            // They come to their owner in the order of seqs, whoever that is.
+            Some(nodes) => {
+                let elsewhere = queued.iter().map(|event| event.seq).filter(|seq| !nodes.awaits(*seq));
+                elsewhere.for_each(|seq| self.delivery.forget(seq));
+            }
         }
     }
 
@@ -268,6 +290,10 @@ impl Driver {
         for source in self.shared.held.expire(&mut self.engine, now) {
             tracing::info!(source, "a source runs again: the end of its pause or drain has come");
         }
+        if let Some(nodes) = &mut self.nodes {
+            nodes.keep_late(&mut self.engine, now);
+            self.delivery.look_elsewhere(|seq| nodes.is_here(seq));
+        }
         self.delivery.watch.tick();
         while self.jobs.try_join_next().is_some() {}
         if let Some((notebook, known)) = self.admission.newcomers.due(now.wall) {
@@ -296,7 +322,7 @@ impl Driver {
 
     /// What holds for the upstream acts from the next lease on.
     pub(super) fn apply_upstream(&mut self, now: Now) {
-        self.engine.set_settings(self.upstream.settings(), now);
+        self.engine.set_settings(self.own_settings(), now);
         self.engine.set_upstream_paused(self.upstream.is_paused());
     }
 
@@ -307,6 +333,8 @@ impl Driver {
         metrics.conservation_difference.set(self.conservation_difference(usage.pending));
         metrics.lanes_active.set(gauge(usage.lanes));
         metrics.store_bytes.set(gauge(usage.bytes));
+        metrics.spool_events.set(gauge(usage.spool.map_or(0, |spool| spool.events)));
+        metrics.spool_bytes.set(gauge(usage.spool.map_or(0, |spool| spool.bytes)));
         metrics.disk_free_bytes.set(gauge(usage.free));
         let age = usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest));
         metrics.backlog_oldest_age.set(age.as_secs_f64());
@@ -337,6 +365,10 @@ impl Driver {
     /// I1, between two books: pending events that the store has more than the engine (fewer: below zero), apart from what is on its way
     /// from one to the other.
     fn conservation_difference(&self, stored: u64) -> i64 {
+        if self.nodes.is_some() {
+            // The store has the events of all nodes, the engine those of this one.
+            return 0;
+        }
         let totals = self.engine.totals();
         let known = totals.queued + totals.retrying + totals.in_flight;
         let (least, most) = (known.saturating_sub(self.delivery.ending), known + self.appends.under_way());

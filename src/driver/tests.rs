@@ -45,6 +45,7 @@ fn world_of(deliver: Deliver, settings: Settings, policies: FilePolicies) -> Wor
         policies,
         notebook: Notebook::default(),
         seed: 1,
+        cluster: None,
     })
     .unwrap();
     World { memory, clock: test_clock, handle, driver: tokio::spawn(driver.run()) }

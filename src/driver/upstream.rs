@@ -58,6 +58,18 @@ impl UpstreamTable {
         self.live.clone()
     }
 
+    /// These changes are in force, in place of those before; whether that is another thing.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn adopt(&mut self, live: Live<UpstreamChange>) -> Result<bool, String> {
+        let changed = live != self.live;
+        if changed {
+            self.keep(live)?;
+        }
+        Ok(changed)
+    }
+
     /// Adds to what was changed before, whose ends stay; durable when this returns.
     ///
     /// # Errors

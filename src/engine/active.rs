@@ -48,6 +48,7 @@ impl Engine {
         let mut group = GroupState::new(name.clone(), (self.policies)(name));
         group.paused = self.paused.contains(name);
         group.side = !self.upstream.breaker.side;
+        group.foreign = self.sections.foreign_of(name);
         group.ledger = self.ledgers.take(name).unwrap_or_else(|| Ledger::new(self.now));
         if self.groups.len() < STATS_MAX {
             group.ledger.stats.get_or_insert_default();

@@ -96,6 +96,22 @@ impl Retries {
         }
     }
 
+    /// These lanes leave memory; what waits of them is another node's.
+    pub(super) fn drop_lanes(&mut self, lanes: &BTreeSet<u32>) {
+        let dropped: Vec<(Mono, Seq)> =
+            self.waiting.iter().filter(|(_, (lid, ..))| lanes.contains(lid)).map(|(key, _)| *key).collect();
+        for (at, seq) in dropped {
+            self.waiting.remove(&(at, seq));
+            self.forget(seq);
+        }
+        let stays = |lid: &u32| !lanes.contains(lid);
+        self.recovered.retain(stays);
+        self.hungry.retain(|(_, lid)| stays(lid));
+        if let Some(pass) = &mut self.pass {
+            pass.lanes.retain(stays);
+        }
+    }
+
     pub(super) fn wake(&self) -> Option<Mono> {
         let waiting = self.waiting.first_key_value().map(|((at, _), _)| *at);
         let hungry = if self.pass.is_none() { self.hungry.first().map(|(at, _)| *at) } else { None };

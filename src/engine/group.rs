@@ -68,6 +68,10 @@ pub(super) struct GroupState {
     /// Senders that wait for an answer; most groups never have one.
     pub(super) live: Lazy<Calls>,
     pub(super) retry_in_flight: u32,
+    /// Leases of lost nodes that count in its cap.
+    pub(super) foreign: u32,
+    /// What it wants of the slots, in thousandths of weight.
+    pub(super) wish: u32,
 
     pub(super) estimate: Ewma,
     /// Attempts in flight that are longer than `slow_after`.
@@ -125,6 +129,8 @@ impl GroupState {
             counts: Counts::default(),
             live: Lazy::default(),
             retry_in_flight: 0,
+            foreign: 0,
+            wish: 0,
             estimate: Ewma::default(),
             long: 0,
             slow: false,
@@ -214,7 +220,7 @@ impl GroupState {
         if self.held_until > now {
             return (Standing::RetryAfter, Some(self.held_until));
         }
-        if self.in_flight() >= self.cap(settings) {
+        if self.in_flight() + self.foreign >= self.cap(settings) {
             return (Standing::Capped, None);
         }
         let full = self.retry_in_flight >= settings.group_retry_slots();

@@ -55,7 +55,7 @@ impl Engine {
     fn accounts(&self) -> Result<(), String> {
         let totals = self.totals();
         let came = totals.appended + totals.recovered;
-        let went = totals.delivered + totals.dead + totals.discarded;
+        let went = totals.delivered + totals.dead + totals.discarded + totals.moved;
         ensure(came == went + self.counts.total(), || {
             format!("I1: {came} came, {went} went, {:?} are here", self.counts)
         })?;
@@ -69,7 +69,27 @@ impl Engine {
             all.add(&sum);
         }
         self.overflow_counts()?;
+        self.sections_sound()?;
         ensure(all == self.counts, || format!("I1: counted {:?}, the groups have {all:?}", self.counts))
+    }
+
+    /// What is counted of sections that are about to go, and of what groups want, is what is there.
+    fn sections_sound(&self) -> Result<(), String> {
+        let mut busy = std::collections::BTreeMap::<u16, u64>::new();
+        for (_, lane) in self.lanes.iter().filter(|(_, lane)| lane.held) {
+            *busy.entry(lane.section).or_default() +=
+                u64::from(lane.counts.in_flight) + u64::from(lane.counts.settling);
+        }
+        for (section, counted) in self.sections.held() {
+            let found = busy.remove(&section).unwrap_or(0);
+            ensure(found == counted, || {
+                format!("I1: {counted} events of section {section} counted busy, {found} are")
+            })?;
+        }
+        ensure(busy.is_empty(), || format!("I2: lanes are held whose section is not: {busy:?}"))?;
+        let wished: u64 = self.groups.iter().map(|(_, group)| u64::from(group.wish)).sum();
+        let counted = self.wanted_weight();
+        ensure(wished == counted, || format!("I2: groups want {wished}, counted {counted}"))
     }
 
     /// R10: what is known about overflow lanes is what is in them.

@@ -53,6 +53,10 @@ pub(super) struct LaneState {
     pub(super) group: u32,
     /// Which part of its group.
     pub(super) inner: Option<Group>,
+    /// The section that it comes and goes with.
+    pub(super) section: u16,
+    /// No event of it gets a lease now: its section is about to go.
+    pub(super) held: bool,
 
     // R1–R3 inside the group.
     pub(super) tag: Tag,
@@ -146,6 +150,8 @@ impl LaneState {
         Self {
             group,
             inner,
+            section: 0,
+            held: false,
             tag: Tag::LOWEST,
             turn: None,
             estimate: Ewma::default(),
@@ -165,7 +171,7 @@ impl LaneState {
 
     /// What it has to do; `None` when nothing may go.
     pub(super) fn kind(&self) -> Option<Kind> {
-        if self.is_parked() {
+        if self.held || self.is_parked() {
             return None;
         }
         match (self.has_open(), self.has_due(), self.has_replay()) {
@@ -332,7 +338,7 @@ impl LaneState {
 
     /// What to read next, if anything.
     pub(super) fn wants(&self, limits: Limits) -> Option<Load> {
-        if self.loading.is_some() {
+        if self.loading.is_some() || self.held {
             return None;
         }
         if let Some(from) = self.rare.keys.looks_from() {

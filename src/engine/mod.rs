@@ -29,7 +29,7 @@
 //! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane`, `inside` · R7 order:
 //! `order` · R8 breakers: `breaker` · R10 bounds: `overflow` · R11 two levels: `schedule` · R12 dedicated slots: `dedication`,
 //! `dedicated`, `own` · what follows an attempt: `retry` · senders that wait for an answer: `live` · why an event waited: `wait` · caps
-//! of backlogs: `admit` · I1–I9: `invariant`. An order key belongs to its
+//! of backlogs: `admit` · lanes that move between nodes: `section` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
 //!
 //! # Bounds
@@ -71,6 +71,7 @@ mod request;
 mod retry;
 mod rng;
 mod schedule;
+mod section;
 mod settings;
 mod settle;
 mod slab;
@@ -119,6 +120,7 @@ use overflow::Overflow;
 use price::Durations;
 use rate::Gcra;
 use rng::Rng;
+use section::Sections;
 use settle::Outbox;
 use slab::Slab;
 use stats::Minute;
@@ -158,6 +160,7 @@ pub struct Engine {
     ledgers: Ledgers,
     coming: Coming,
     dedicated: Dedications,
+    sections: Sections,
     /// Groups that a person paused, active or not.
     paused: BTreeSet<Group>,
     /// Lanes that wait with a source's pause: mostly none, and then nobody looks for one.
@@ -236,6 +239,7 @@ impl Engine {
             ledgers: Ledgers::default(),
             coming: Coming::default(),
             dedicated: Dedications::default(),
+            sections: Sections::default(),
             paused: BTreeSet::new(),
             parked: 0,
             field: Field::default(),
@@ -281,6 +285,8 @@ impl Engine {
             self.shift(lid, None, Some(Stage::Queued), 1);
             let limits = self.limits();
             if let Some(lane) = self.lanes.get_mut(lid) {
+                lane.section = ev.seq.section();
+                lane.held = self.sections.holds(lane.section);
                 lane.append(ev, limits);
             }
             self.touch(lid, now.mono);
@@ -348,6 +354,7 @@ impl Engine {
         self.fall_due(now.mono);
         self.outbox.tick(now.mono);
         self.look_at_demands(now.mono);
+        self.foreign_timers(now.mono);
         while let Some((_, lid)) = self.reloads.pop_front_if(|(at, _)| *at <= now.mono) {
             self.ask(lid);
         }
@@ -380,6 +387,7 @@ impl Engine {
             self.retries.wake(),
             self.outbox.wake(),
             self.dedicated.wake,
+            self.sections.wake(),
             self.reloads.front().map(|(at, _)| *at),
             self.upstream.outbreak.until(),
             upstream,
@@ -411,6 +419,9 @@ impl Engine {
     fn shift(&mut self, lid: u32, from: Option<Stage>, to: Option<Stage>, n: u64) {
         let Some(lane) = self.lanes.get_mut(lid) else { return };
         let gid = lane.group;
+        if lane.held {
+            self.sections.shift(lane.section, from, to, n);
+        }
         let enough = lane.counts.shift(from, to, n);
         self.counts.shift(from, to, n);
         if let Some(group) = self.groups.get_mut(gid) {

@@ -306,6 +306,8 @@ pub struct Totals {
     pub appended: u64,
     /// Events that were found pending at the start.
     pub recovered: u64,
+    /// Pending events that another node has taken over.
+    pub moved: u64,
     /// Durably delivered.
     pub delivered: u64,
     /// Durably dead.

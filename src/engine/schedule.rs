@@ -17,7 +17,7 @@ use super::settle::After;
 use super::slab::Slab;
 use super::tags::{Tag, Turn, Weight};
 use super::wait::Cause;
-use super::{Engine, LOADS_MAX, Settings, micros};
+use super::{Engine, LOADS_MAX, Settings, micros, section};
 use crate::event::{Mono, Now};
 
 /// While the upstream recovers, an attempt older than this does not count against the few slots: one that hangs must not
@@ -81,6 +81,8 @@ impl Engine {
             group.gated |= class.is_gated();
             self.field.set(class, group.turn(), gid);
         }
+        let wish = section::wish(standing, group.weight);
+        self.sections.wants(std::mem::replace(&mut group.wish, wish), wish);
         let parked = self.parked > 0 && standing == Standing::Idle && parked_by(&self.lanes, group).is_some();
         group.stops.note(Cause::of(standing, group.counts.queued > 0, parked), now);
         match wake {
@@ -292,7 +294,7 @@ impl Engine {
             self.leases.slow += u32::from(group.shares_slow());
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick += u32::from(outbreak.is_quick(group.quick));
-            group.in_flight() <= group.cap(&self.settings)
+            group.in_flight() + group.foreign <= group.cap(&self.settings)
         });
         // The lease itself is not among them yet, and counts as an own one already.
         let shared_ok = own || self.leases.len() as u32 - self.leases.own < self.shared_slots();

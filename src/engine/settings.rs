@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Attempts that may be in flight at once; at least 1.
     pub slots: u32,
+    /// The slots of all nodes together, which the default cap is an eighth of; `None`: [`slots`](Self::slots) are all.
+    pub slots_of_all: Option<u32>,
     /// The one deadline of an attempt. A lease that outlives it by five seconds is a violation.
     pub timeout: Duration,
     /// Attempts a time for the whole upstream.
@@ -49,6 +51,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             slots: 64,
+            slots_of_all: None,
             timeout: Duration::from_secs(30),
             rate: None,
             charge: Charge::Time,
@@ -113,7 +116,7 @@ impl Settings {
 
     /// The cap of a group whose policy names none.
     pub(super) fn default_cap(&self) -> u32 {
-        (self.slots / 8).max(1)
+        (self.slots_of_all.unwrap_or(self.slots) / 8).max(1)
     }
 
     /// Slots that replays may hold together. Retries of replays are retries.

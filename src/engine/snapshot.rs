@@ -331,7 +331,8 @@ impl Engine {
         }
     }
 
-    fn parked_by(&self, group: &GroupState) -> Option<&Arc<str>> {
+    /// The paused source that a lane of the group waits with.
+    pub(super) fn parked_by(&self, group: &GroupState) -> Option<&Arc<str>> {
         if self.parked == 0 { None } else { parked_by(&self.lanes, group) }
     }
 
@@ -368,6 +369,7 @@ impl Engine {
             State::Held if held > now => {
                 format!("the upstream asked to wait (Retry-After), {} s more", left(held))
             }
+            State::Held if self.is_moving(group) => "it moves to another node: what is in flight ends first".into(),
             State::Held => "its events wait behind their order keys".into(),
             State::Slow if !group.slow => {
                 "many groups turned slow at once, and it has not shown to be quick since".into()

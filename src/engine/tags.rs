@@ -15,6 +15,11 @@ impl Weight {
     /// The weight of a lane inside its group.
     pub(super) const ONE: Self = Self(1_000);
 
+    /// As a number, of which the highest weight has the highest there is.
+    pub(super) fn thousandths(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+
     /// Out of range values become the nearest possible; what is not a number becomes 1.
     pub(super) fn from_f64(weight: f64) -> Self {
         if weight.is_nan() {

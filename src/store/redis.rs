@@ -16,6 +16,7 @@
 //!   the events of the lower shard first.
 
 mod append;
+mod checkup;
 mod events;
 mod layout;
 pub mod link;
@@ -36,6 +37,7 @@ use parking_lot::{Mutex, RwLock};
 use redis::Value;
 use tokio::task::JoinSet;
 
+pub use checkup::checkup;
 pub use owner::{Before, Claim, Epoch, NodeId, Tailed, Taken};
 pub use settings::Settings;
 pub use shard::{SHARDS_MAX, Shard};

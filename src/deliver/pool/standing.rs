@@ -42,7 +42,7 @@ impl Says {
                 Self::Unreachable
             }
             Outcome::Reset | Outcome::TimeoutHead | Outcome::Malformed => Self::Failed,
-            Outcome::Cancelled | Outcome::Unsendable => Self::Nothing,
+            Outcome::Cancelled | Outcome::Unsendable | Outcome::Withheld => Self::Nothing,
         }
     }
 }

@@ -10,9 +10,11 @@ mod fair;
 mod live;
 pub(super) mod model;
 mod outage;
+mod parked;
 mod props;
 mod rig;
 mod rules;
+mod sections;
 mod views;
 mod waits;
 

@@ -33,11 +33,24 @@ impl Model {
         replay: bool,
         received: Wall,
     ) -> Queued {
+        self.append_in(0, home, place, order, replay, received)
+    }
+
+    /// The same, in a section of its own.
+    pub(crate) fn append_in(
+        &mut self,
+        section: u64,
+        home: &Lane,
+        place: Option<Lane>,
+        order: Option<Group>,
+        replay: bool,
+        received: Wall,
+    ) -> Queued {
         self.last += 1;
         let owner = place.is_some().then(|| home.clone());
         let lane = place.unwrap_or_else(|| home.clone());
         let event = Queued {
-            seq: Seq(self.last),
+            seq: Seq(section << Seq::SECTION_SHIFT | self.last),
             lane: lane.clone(),
             owner,
             order,

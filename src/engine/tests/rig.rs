@@ -353,6 +353,11 @@ impl Dice {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// A number below `n`.
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        (self.unit() * n as f64) as u64
+    }
+
     pub(super) fn exponential(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.unit()).ln())
     }

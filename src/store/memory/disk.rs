@@ -496,6 +496,7 @@ impl Disk {
             oldest: self.received.first().map(|&(received, _)| received),
             room: Usage::UNLIMITED,
             room_bytes: Usage::UNLIMITED,
+            ..Usage::default()
         }
     }
 }
