@@ -8,7 +8,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::{Gateway, gateway};
@@ -284,5 +284,107 @@ fn every_variable_is_set_somewhere() {
                 "env.example does not have {name}"
             );
         }
+    }
+}
+
+/// A free port of the loopback, for a program that cannot choose one by itself.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// nginx as it is shown, but for the port, and without TLS: the address that the provider signed arrives as it was signed, with the
+/// body byte for byte, and the sender's address is the one behind the proxy.
+#[test]
+fn nginx_in_front_hands_on_what_it_gets() {
+    let program = ["/usr/sbin/nginx", "nginx"].into_iter().find(|name| Command::new(name).arg("-v").output().is_ok());
+    let Some(program) = program else {
+        println!("LEFT OUT: nginx in front of the gateway, for want of nginx");
+        return;
+    };
+    let upstream = support::upstream::upstream(|_| support::upstream::answer(200));
+    let gateway = gateway(&format!(
+        "listen: {{ trusted_proxies: [127.0.0.1/32] }}\nupstream: http://{}\n\
+         sources: [{{ path: /hooks/*, verify: {{ provider: twilio, secret: hush, public_url: \"https://hooks.example.com\" }}, methods: [GET, POST] }}]\n",
+        upstream.address
+    ))
+    .start();
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let shown = text("proxies/nginx.conf");
+    assert!(shown.contains("listen 443 ssl;") && shown.contains("server 127.0.0.1:8080;"));
+    let here: String = shown
+        .replace("listen 443 ssl;", &format!("listen 127.0.0.1:{port};"))
+        .replace("server 127.0.0.1:8080;", &format!("server {};", gateway.address))
+        .lines()
+        .filter(|line| !line.contains("ssl_certificate"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let whole = format!(
+        "daemon off;\npid nginx.pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path body;\nproxy_temp_path proxy;\n\
+         fastcgi_temp_path f;\nuwsgi_temp_path u;\nscgi_temp_path s;\n{here}}}\n"
+    );
+    let config = folder.path().join("nginx.conf");
+    std::fs::write(&config, whole).unwrap();
+    let arguments = ["-p", folder.path().to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
+    let judged = Command::new(program).args(arguments).arg("-t").output().unwrap();
+    assert!(judged.status.success(), "{}", String::from_utf8_lossy(&judged.stderr));
+    let mut nginx = Command::new(program).args(arguments).stderr(Stdio::null()).spawn().unwrap();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    while std::net::TcpStream::connect(address).is_err() {
+        assert!(nginx.try_wait().unwrap().is_none(), "nginx has ended");
+        std::thread::yield_now();
+    }
+    let target = "/hooks/a%20b;c=1/~x?q=%2F&empty=";
+    let body = "Body=caf%C3%A9+%26+more&AccountSid=AC1";
+    let signed = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(["send", "--provider", "twilio", "--secret", "env:SECRET", "--public-url", "https://hooks.example.com"])
+        .args(["--header", "Content-Type: application/x-www-form-urlencoded", "--to"])
+        .arg(format!("http://{address}{target}"))
+        .env("SECRET", "hush")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(|mut child| {
+            use std::io::Write as _;
+            child.stdin.take().unwrap().write_all(body.as_bytes())?;
+            child.wait_with_output()
+        })
+        .unwrap();
+    let killed = nginx.kill().and_then(|()| nginx.wait());
+    assert!(killed.is_ok());
+    assert!(signed.status.success(), "{}", String::from_utf8_lossy(&signed.stdout));
+    let got = upstream.wait_for(1).remove(0);
+    assert_eq!((got.target.as_str(), got.body.as_slice()), (target, body.as_bytes()));
+    assert_eq!(
+        got.header("x-forwarded-for"),
+        Some("127.0.0.1, 127.0.0.1")
+            .filter(|_| got.header("x-forwarded-for").is_some_and(|v| v.contains(',')))
+            .or(Some("127.0.0.1"))
+    );
+}
+
+/// The other two name the same address and wait as long.
+#[test]
+fn the_proxies_lead_to_the_gateway_and_wait_for_it() {
+    let caddy = text("proxies/Caddyfile");
+    assert!(caddy.contains(&format!("reverse_proxy 127.0.0.1:{LISTEN_PORT}")) && caddy.contains("max_size 26MiB"));
+    let traefik = yaml("proxies/traefik.yaml");
+    let service = &traefik["http"]["services"]["fairlane"]["loadBalancer"];
+    assert_eq!(service["servers"][0]["url"], format!("http://127.0.0.1:{LISTEN_PORT}"));
+    assert_eq!(traefik["http"]["routers"]["fairlane"]["service"], "fairlane");
+    let transport = service["serversTransport"].as_str().unwrap();
+    assert_eq!(traefik["http"]["serversTransports"][transport]["forwardingTimeouts"]["responseHeaderTimeout"], "60s");
+    for file in ["nginx.conf", "Caddyfile", "traefik.yaml"] {
+        let text = text(&format!("proxies/{file}"));
+        assert!(text.contains("60s"), "{file}");
+        // What each says of gateway.yaml is a configuration.
+        let said = text.lines().find_map(|line| line.strip_prefix("# gateway.yaml: ")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.yaml");
+        std::fs::write(&path, format!("{said}\nsources: [{{ path: /in, verify: none }}]\n")).unwrap();
+        let check =
+            Command::new(env!("CARGO_BIN_EXE_fairlane")).args(["check", "-q", "-c"]).arg(&path).output().unwrap();
+        assert!(check.status.success(), "{file}: {}", String::from_utf8_lossy(&check.stderr));
     }
 }

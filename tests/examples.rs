@@ -21,6 +21,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use standardwebhooks::Webhook;
 use support::{Client, Gateway, gateway, post};
 
+/// The folders with a `run.sh`; a test sees that none is missing here.
+const EXAMPLES: [&str; 8] =
+    ["github", "order-keys", "plans", "several-providers", "shopify-multi-store", "slack", "stripe-connect", "twilio"];
+
 /// The receivers' and the gateway's; base64 of a test's words.
 const SECRET: &str = "whsec_YSBzaWduaW5nIHNlY3JldCBvZiBhIHRlc3Q=";
 
@@ -50,6 +54,21 @@ fn shown(example: &str) -> String {
     let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{example}: {}\n{out}\n{errors}", output.status);
     out.into_owned()
+}
+
+#[test]
+fn no_example_is_forgotten() {
+    let folders = std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<String> = folders
+        .filter(|folder| folder.join("run.sh").is_file())
+        .map(|folder| folder.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, EXAMPLES);
+    let page = std::fs::read_to_string(root().join("examples/README.md")).unwrap();
+    for name in EXAMPLES {
+        assert!(page.contains(&format!("({name}/README.md)")), "examples/README.md does not lead to {name}");
+    }
 }
 
 /// The receiver's lines of `text`, as `status attempt group`.
@@ -114,10 +133,73 @@ fn github_a_failing_event_is_tried_again_and_a_hopeless_one_is_dead() {
     assert_eq!(dead["events"][0]["key_source"]["rule"], "body.installation.id");
 }
 
+#[test]
+fn slack_is_answered_and_told_what_the_application_says() {
+    let text = shown("slack");
+    let [asked, mentions, again, command, events] = paragraphs(&text)[..] else { panic!("{text}") };
+    assert!(asked.contains("a-word-that-slack-made-up-Qz81") && asked.contains("nothing stored"), "{asked}");
+    let mut groups = answers(mentions);
+    groups.sort();
+    assert_eq!(groups, ["200 1 T0LANTERN", "200 1 T0TEAHOUSE"]);
+    assert!(again.contains("fairlane-duplicate-of: evt_"), "{again}");
+    assert!(command.contains("Order 1042 left the warehouse this morning, mina."), "{command}");
+    assert_eq!((events.matches(" delivered ").count(), events.matches(" suppressed ").count()), (2, 1), "{events}");
+}
+
+#[test]
+fn twilio_gets_the_answer_of_the_application_and_reports_keep_their_order() {
+    let text = shown("twilio");
+    let [message, kept, away, reports] = paragraphs(&text)[..] else { panic!("{text}") };
+    assert!(message.contains("<Response><Message>You asked: Is the green tea back?"), "{message}");
+    assert!(message.contains("content-type: text/xml") && kept.contains("no events"), "{message}{kept}");
+    assert!(away.contains("503 Service Unavailable"), "{away}");
+    assert!(reports.ends_with("queued\nsent\ndelivered\n"), "{reports}");
+}
+
+#[test]
+fn several_providers_have_one_receiver() {
+    let text = shown("several-providers");
+    let [all, stranger, lists] = paragraphs(&text)[..] else { panic!("{text}") };
+    let groups = ["acct_1QcExampleTeaShop", "github~77000101", "harbour.myshopify.com", "own~1207"];
+    assert_eq!(answers(all), groups.map(|group| format!("200 1 {group}")));
+    assert!(stranger.contains("bad_signature"), "{stranger}");
+    assert_eq!(lists.matches(" delivered ").count(), 4, "{lists}");
+}
+
+#[test]
+fn an_order_keeps_its_order_and_holds_no_other() {
+    let text = shown("order-keys");
+    let [tries, done, hopeless] = paragraphs(&text)[..] else { panic!("{text}") };
+    let statuses: Vec<String> = answers(tries).iter().map(|line| line[..5].to_owned()).collect();
+    assert_eq!(statuses.iter().filter(|status| *status == "500 1" || *status == "500 2").count(), 2, "{tries}");
+    let done: Vec<&str> = done.lines().filter(|line| line.starts_with("order ")).collect();
+    let of = |order: &str| done.iter().filter(|line| line.contains(order)).copied().collect::<Vec<_>>();
+    assert_eq!(of("1042"), ["order 1042: pending", "order 1042: paid", "order 1042: refunded"]);
+    assert_eq!(done.first(), Some(&"order 1043: pending"), "it waits for nobody: {done:?}");
+    assert!(hopeless.contains("order 1044: paid") && hopeless.contains(" dead "), "{hopeless}");
+}
+
+#[test]
+fn plans_get_their_weights() {
+    let text = shown("plans");
+    let [waiting, first, all] = paragraphs(&text)[..] else { panic!("{text}") };
+    assert_eq!(waiting.matches(" 40 ").count(), 3, "{waiting}");
+    let count = |text: &str, group: &str| -> u32 {
+        let line = text.lines().find(|line| line.contains(group)).unwrap_or_else(|| panic!("{group}: {text}"));
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let [gold, silver, free] = ["gold~cedar", "silver~birch", "free~acorn"].map(|group| count(first, group));
+    assert_eq!(gold + silver + free, 28);
+    assert!((15..=17).contains(&gold) && (7..=9).contains(&silver) && (3..=5).contains(&free), "{first}");
+    for group in ["gold~cedar", "silver~birch", "free~acorn"] {
+        assert_eq!(count(all, group), 40, "{all}");
+    }
+}
+
 /// A gateway that ends at once: the script says so, and the receiver it had started is gone with its folder.
 #[test]
 fn an_example_that_fails_says_so_and_cleans_up() {
-    for example in ["shopify-multi-store", "stripe-connect", "github"] {
+    for example in EXAMPLES {
         let output = run(example, "false");
         assert_eq!(output.status.code(), Some(1), "{example}");
         let errors = String::from_utf8_lossy(&output.stderr);

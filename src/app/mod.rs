@@ -4,6 +4,7 @@
 //! store, driver, admin, listener. Order at the end: not ready, stop accepting, answer what was read, let the driver finish, close
 //! the store.
 
+mod build;
 mod checkup;
 mod cluster;
 mod descriptors;
@@ -31,13 +32,14 @@ use crate::admin::tenant::{self, Tenants};
 use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
-use crate::deliver::{Client, Fetcher, Poster, Unfetched, relay};
+use crate::deliver::{Client, Fetcher, Outcome, Poster, Unfetched, relay};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
 use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::notebook::Notebook;
+pub use build::{Build, build};
 pub use checkup::{Finding, Standing, checkup};
 pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
 use files::Seen;
@@ -242,6 +244,7 @@ impl Running {
 
         let durability = config.store.durability();
         let metrics = Arc::new(Metrics::new(durability));
+        metrics.begin_attempts(Outcome::names());
         let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
         let mut client = client.context("the upstream cannot be delivered to")?;
         let joining = match remote {

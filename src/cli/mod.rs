@@ -12,11 +12,14 @@ mod demo;
 mod doctor;
 mod events;
 mod explain;
+mod import;
 mod keys;
 mod lines;
+mod nodes;
 mod panels;
 mod picture;
 mod providers;
+mod reference;
 mod rejections;
 mod remote;
 mod removal;
@@ -33,6 +36,7 @@ mod table;
 mod top;
 mod traffic;
 pub mod verify;
+mod version;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -54,6 +58,7 @@ pub const USAGE: u8 = 64;
 #[command(
     name = "fairlane",
     version,
+    long_version = version::long(),
     arg_required_else_help = true,
     propagate_version = true,
     after_help = "Example: fairlane providers shopify >> gateway.yaml && fairlane check && fairlane run"
@@ -144,6 +149,9 @@ enum Command {
         after_help = "Examples: fairlane replay --group quiet-store.myshopify.com --since 2026-01-31T08:00:00Z --plan\n          fairlane replay --source shopify --status dead --yes\n          fairlane replay list"
     )]
     Replay(replay::Replay),
+    /// The nodes that share a store in Redis: shards, slots, and who is about to end
+    #[command(after_help = "Example: fairlane nodes")]
+    Nodes(nodes::Nodes),
     /// Sources: how each stands and what waits of it; pause one, let one run dry
     #[command(
         after_help = "Examples: fairlane sources\n          fairlane sources pause /webhooks/shopify --for 2h\n          fairlane sources drain /webhooks/shopify"
@@ -160,6 +168,9 @@ enum Command {
         after_help = "Examples: fairlane doctor -c gateway.yaml\n          fairlane doctor --store ./fairlane-data"
     )]
     Doctor(doctor::Doctor),
+    /// Make a gateway.yaml of what another product is told; what has no counterpart stands in it as a comment
+    #[command(after_help = "Example: fairlane import hookdeck connections.json > gateway.yaml")]
+    Import(import::Import),
     /// Print completions for a shell
     #[command(
         after_help = "Examples: source <(fairlane completions bash)\n          fairlane completions zsh > ~/.zfunc/_fairlane\n          fairlane completions fish > ~/.config/fish/completions/fairlane.fish"
@@ -167,6 +178,23 @@ enum Command {
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
+    },
+    /// Which binary this is: version, commit, target, how durable it is unless told otherwise
+    #[command(after_help = "Examples: fairlane version\n          fairlane version --json")]
+    Version {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write manual pages into a folder, or the same as one page of Markdown
+    #[command(hide = true, after_help = "Example: fairlane man target/man")]
+    Man {
+        /// The folder
+        #[arg(required_unless_present = "markdown")]
+        folder: Option<PathBuf>,
+        /// Print a page of Markdown, as docs/cli.md has it
+        #[arg(long, conflicts_with = "folder")]
+        markdown: bool,
     },
     /// See it work: one store floods, nine do not notice; a table and a plot, in under a minute
     #[command(after_help = "Example: fairlane demo --compare")]
@@ -219,11 +247,16 @@ pub fn main() -> ExitCode {
         Command::Dead(arguments) => replay::dead(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Completions { shell } => completions::run(shell),
+        Command::Nodes(nodes) => nodes::run(&nodes),
         Command::Sources(sources) => sources::run(&sources),
         Command::Rejections(rejections) => rejections::run(&rejections),
         Command::Alerts(alerts) => alerts::run(&alerts),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Version { json } => version::run(json),
+        Command::Man { folder: Some(folder), .. } => reference::man(&folder),
+        Command::Man { folder: None, .. } => print(reference::page().as_bytes()),
     })
 }
 

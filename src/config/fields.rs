@@ -810,7 +810,7 @@ static REDIS: Map = Map {
         field(
             "shards",
             is("64"),
-            Kind::Int(1, 1_024),
+            Kind::Int(1, 1_023),
             "Slices of the groups that move between nodes: more than there will ever be nodes. Fixed once there are events.",
         ),
         field(

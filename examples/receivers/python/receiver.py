@@ -121,8 +121,9 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
 
-def serve(verify, ledger):
-    server = Server((os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", "3000"))), handler(verify, ledger))
+def serve(verify, ledger, make=handler):
+    """Serves until it is killed; `make` makes the class that answers requests."""
+    server = Server((os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", "3000"))), make(verify, ledger))
     print(f"listening on http://{server.server_address[0]}:{server.server_address[1]}", flush=True)
     server.serve_forever()
 

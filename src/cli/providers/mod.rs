@@ -140,10 +140,9 @@ fn source(preset: &Preset) -> String {
 fn item(preset: &Preset) -> String {
     let Preset { name, natural_key, key_signed, .. } = preset;
     let variable = |what| variable(name, what);
-    let proof = match &preset.scheme {
-        Scheme::Fetched(fetched) if fetched.of == Of::Sns => format!("topics: [\"${{{}}}\"]", variable("TOPIC")),
-        Scheme::Fetched(_) => format!("webhook_id: \"${{{}}}\"", variable("WEBHOOK_ID")),
-        _ => format!("secret: \"${{{}}}\"", variable("SECRET")),
+    let proof = match proof(preset) {
+        "topics" => format!("topics: [\"${{{}}}\"]", variable("TOPIC")),
+        field => format!("{field}: \"${{{}}}\"", variable(&field.to_uppercase())),
     };
     let verify = if preset.scheme.covers_url() {
         let url =
@@ -162,6 +161,15 @@ fn item(preset: &Preset) -> String {
         format!("    # respond: upstream         # where the application's own answer goes back: {what}\n")
     });
     format!("  - path: /webhooks/{name}\n{verify}{key}{relayed}")
+}
+
+/// The field of `verify` that says by what a provider's requests are judged.
+pub(super) fn proof(preset: &Preset) -> &'static str {
+    match &preset.scheme {
+        Scheme::Fetched(fetched) if fetched.of == Of::Sns => "topics",
+        Scheme::Fetched(_) => "webhook_id",
+        _ => "secret",
+    }
 }
 
 fn variable(name: &str, what: &str) -> String {

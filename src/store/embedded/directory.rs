@@ -13,8 +13,12 @@ use crate::store::disk::{Disk, Real};
 /// What may lie in a directory that has no store yet: ours, and what others put there before us.
 const HARMLESS: [&str; 6] = ["lock", "FORMAT.tmp", "lost+found", "admin-token", "admin.token", "token"];
 
-/// The first line of `FORMAT`.
-const VERSION: &str = "fairlane store 1";
+/// The version of everything in a data directory. It grows when a version of this program writes what earlier ones cannot read;
+/// what the ones before wrote is read for ever, or brought to the new form on opening (`docs/upgrading.md`).
+pub const FORMAT: u32 = 1;
+
+/// What the first line of `FORMAT` begins with; the version follows.
+const NAME: &str = "fairlane store ";
 
 /// The lock of a data directory, held as long as this lives. The system lets go of it when the process ends, however it ends.
 pub(super) struct Lock {
@@ -41,7 +45,7 @@ pub(super) fn enter(dir: &Path) -> Result<(Lock, u32), Error> {
     // Bodies and secrets of others lie here.
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(|error| failed(dir, &error))?;
     if !format.exists() {
-        let text = format!("{VERSION}\nsalt {}\n", new_salt());
+        let text = format!("{NAME}{FORMAT}\nsalt {}\n", new_salt());
         Real.replace(&format, text.as_bytes()).map_err(|error| failed(&format, &error))?;
     }
     Ok((lock, salt(dir)?))
@@ -56,13 +60,18 @@ pub(in crate::store) fn salt(dir: &Path) -> Result<u32, Error> {
     let path = dir.join("FORMAT");
     let text = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
     let mut lines = text.lines();
-    let (version, salt) = (lines.next(), lines.next().and_then(|line| line.strip_prefix("salt ")));
+    let (first, salt) = (lines.next().unwrap_or_default(), lines.next().and_then(|line| line.strip_prefix("salt ")));
+    let version = first.strip_prefix(NAME).and_then(|version| version.parse::<u32>().ok());
     match (version, salt.and_then(|salt| salt.parse().ok())) {
-        (Some(VERSION), Some(salt)) => Ok(salt),
-        _ => Err(Error::Unavailable(format!(
-            "{}: expected `{VERSION}` and a salt, found {:?}; it may be of a newer version",
+        (Some(FORMAT), Some(salt)) => Ok(salt),
+        (Some(version), _) if version > FORMAT => Err(Error::Unavailable(format!(
+            "{}: it was written by a newer fairlane: its format is {version}, and this version reads formats up to {FORMAT}. \
+             Nothing was changed; start the newer version again, or see docs/upgrading.md for going back",
             path.display(),
-            version.unwrap_or_default(),
+        ))),
+        _ => Err(Error::Unavailable(format!(
+            "{}: expected `{NAME}{FORMAT}` and a salt, found {first:?}",
+            path.display(),
         ))),
     }
 }
