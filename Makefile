@@ -14,10 +14,12 @@ FUZZ_SECONDS ?= 600
 LISTEN ?= 127.0.0.1:8080
 ADMIN ?= 127.0.0.1:8081
 DATA ?= ./fairlane-data
+# Dead letters in `make bench-replay`.
+REPLAY_EVENTS ?= 100000
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-history bench-verify screenshots
+.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-history bench-replay bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,8 +67,11 @@ fairness: setup ## Repeat every number and picture of docs/fairness.md (release;
 fuzz: ## Mutated requests through every scheme and key for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --test fuzz -- --nocapture
 
-bench-history: ## What lists take over a history of millions, and what letting it go costs (HISTORY_EVENTS=)
+bench-history: ## What lists and senders wait over a history of millions, and while it is let go (HISTORY_EVENTS=, HISTORY_BODY=, HISTORY_DATA=)
 	$(CARGO) bench --locked --bench history
+
+bench-replay: ## 100,000 dead letters replayed while traffic runs: what fresh events wait (REPLAY_EVENTS=)
+	REPLAY_EVENTS=$(REPLAY_EVENTS) $(CARGO) test --locked --release --test replay_many -- --nocapture
 
 screenshots: setup ## The dashboard during a flood, as pictures in docs/images (a minute)
 	$(CARGO) test --locked --test dashboard pictures -- --ignored --nocapture

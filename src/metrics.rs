@@ -165,6 +165,14 @@ pub struct Metrics {
     pub disk_free_bytes: Gauge,
     /// Seconds since the store last answered.
     pub store_poll_age: Gauge<f64, AtomicU64>,
+    /// Events in the spool.
+    pub spool_events: Gauge,
+    /// Bytes that the spool takes.
+    pub spool_bytes: Gauge,
+    /// Events that went into the spool.
+    pub spooled: Counter,
+    /// Events that went on from the spool to the store.
+    pub spool_moved: Counter,
     /// Open connections of senders.
     pub connections: Gauge<i64, AtomicI64>,
     /// Bytes of bodies in memory that are not stored yet.
@@ -229,7 +237,11 @@ impl Metrics {
             lanes_active: names.add("lanes_active", &[], "Lanes with events that are not settled", Gauge::default()),
             store_bytes: names.add("store_bytes", &[], "Bytes that the store takes", Gauge::default()),
             disk_free_bytes: names.add("disk_free_bytes", &[], "Bytes free on the store's file system", Gauge::default()),
-            store_poll_age: names.add("store_poll_age_seconds", &[], "Since the driver's last turn", Gauge::default()),
+            store_poll_age: names.add("store_poll_age_seconds", &[], "Since the store was last asked with success: since the driver's last turn or, where that is longer, since Redis last answered", Gauge::default()),
+            spool_events: names.add("spool_events", &[], "Events in the spool, which Redis does not have yet; not in the backlog", Gauge::default()),
+            spool_bytes: names.add("spool_bytes", &[], "Bytes that the spool takes, room that is set aside included", Gauge::default()),
+            spooled: names.add("spooled", &[], "Events that went into the spool because Redis did not answer", Counter::default()),
+            spool_moved: names.add("spool_moved", &[], "Events that went on from the spool to Redis", Counter::default()),
             connections: names.add("connections", &[], "Open connections of senders", Gauge::default()),
             buffered_bytes: names.add("buffered_bytes", &[], "Bytes of bodies in memory that are not stored yet", Gauge::default()),
             config_ok: names.add("config_ok", &[], "1 while the file on disk is the configuration that runs", Gauge::default()),
@@ -288,6 +300,13 @@ impl Metrics {
             discarded: self.discarded.get_or_create_owned(&label),
             fallback: Missing::ALL.into_iter().map(|m| (m, fallback(m.as_str()))).collect(),
             no_rule: fallback("no_rule"),
+        }
+    }
+
+    /// These outcomes of attempts are there from the first scrape on, with zeros: a rate of what is not there cannot be asked for.
+    pub fn begin_attempts(&self, outcomes: impl IntoIterator<Item = &'static str>) {
+        for outcome in outcomes {
+            drop(self.attempts.get_or_create(&OutcomeLabel { outcome }));
         }
     }
 
@@ -484,6 +503,16 @@ impl SourceMetrics {
         // A skew that does not fit 52 bits is as wrong as one that does.
         #[expect(clippy::cast_precision_loss, reason = "shown, not computed with")]
         self.skew.set(seconds as f64);
+    }
+
+    /// These reasons of refusals, for what a request is and for want of room, are there from the first scrape on.
+    pub fn begin(&self, rejected: &[&'static str], shed: &[&'static str]) {
+        for reason in rejected {
+            drop(self.all.rejected.get_or_create(&self.reason(reason)));
+        }
+        for reason in shed {
+            drop(self.all.shed.get_or_create(&self.reason(reason)));
+        }
     }
 
     /// A request was refused for what it is.

@@ -14,6 +14,8 @@ mod pictures;
 mod presses;
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use browser::browse;
@@ -141,6 +143,32 @@ fn an_event_is_found_by_the_providers_id_read_replayed_and_seen_to_arrive() {
     });
     let change = &gateway.json("/api/v1/audit")["changes"][0];
     assert_eq!((change["about"].as_str(), change["way"].as_str()), (Some(id), Some("dashboard")), "{change}");
+}
+
+#[test]
+fn a_page_that_was_refused_a_stream_gets_one_when_there_is_room() {
+    let (_upstream, gateway) = world();
+    let cookie = sign_in(&gateway);
+    // As many as may be watched: half of them by the token, half by another session.
+    let watch = |header: (&str, &str)| {
+        let mut stream = TcpStream::connect(gateway.admin).unwrap();
+        let request = get("/alerts").header("Accept", "text/event-stream").header(header.0, header.1);
+        stream.write_all(&request.bytes()).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        stream
+    };
+    let token = format!("Bearer {}", gateway.token());
+    let watched: Vec<TcpStream> =
+        (0..16).flat_map(|_| [watch(("Authorization", &token)), watch(("Cookie", &cookie))]).collect();
+    browse(&gateway, async |browser| {
+        browser.sign_in(&gateway, "/alerts").await;
+        browser.see_text("live-state", "not live for now; trying again", true).await;
+        drop(watched);
+        browser.see_text("live-state", "not live", false).await;
+        assert_eq!(browser.text("#live-state").await, "live");
+    });
 }
 
 #[test]

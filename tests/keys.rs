@@ -42,6 +42,24 @@ fn flood(file: &Path) {
 }
 
 #[test]
+fn a_capture_that_says_nothing_is_told_apart_from_one_without_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("it");
+    let said = |text: &str, arguments: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let output = keys(&[&[file.to_str().unwrap()], arguments].concat());
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{text}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let key = &["--key", "headers.x-tenant"];
+    assert!(said("", key).contains("there is no request in it; expected JSON lines"));
+    let text = said("POST /hooks HTTP/1.1\nX-Tenant: a\n", key);
+    assert!(text.contains("line 1: ") && text.contains("expected JSON lines"), "{text}");
+    let text = said(&line("a", 1), &["--key", "headers.x-tenant", "--path", "/elsewhere"]);
+    assert!(text.contains("none of the 1 request in it is on a path that a rule is for: /elsewhere"), "{text}");
+}
+
+#[test]
 fn a_flood_by_tenant_is_one_hot_shard_and_by_conversation_it_is_even() {
     let folder = tempfile::tempdir().unwrap();
     let (file, out) = (folder.path().join("flood.jsonl"), folder.path().join("out"));

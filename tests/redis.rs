@@ -1,5 +1,7 @@
 //! The Redis servers of these tests themselves (what they are asked to be, they are), and the link to them.
 
+#[path = "redis/checkup.rs"]
+mod checkup;
 #[path = "redis/link.rs"]
 mod link;
 mod support;

@@ -252,12 +252,17 @@ fn the_command_line_shows_plans_asks_and_exports() {
     let listed = fairlane(&gateway, &["dead", "--group", "a"]);
     assert_eq!(said(&listed).lines().filter(|line| line.starts_with("evt_")).count(), 5, "{}", said(&listed));
     assert!(said(&fairlane(&gateway, &["dead", "show", &ids[0]])).contains("never again"));
+    assert!(
+        said(&listed).lines().next().unwrap().ends_with("WHY") && said(&listed).contains("never again"),
+        "{}",
+        said(&listed)
+    );
 
     let plan = fairlane(&gateway, &["replay", "--group", "a", "--plan"]);
-    assert!(said(&plan).contains("5 events of 1 groups"), "{}", said(&plan));
+    assert!(said(&plan).contains("5 events of 1 group,"), "{}", said(&plan));
     let unasked = fairlane(&gateway, &["replay", "--group", "a"]);
     assert_eq!(unasked.status.code(), Some(64), "{}", said(&unasked));
-    assert!(said(&unasked).contains("5 events of 1 groups") && said(&unasked).contains("--yes"), "{}", said(&unasked));
+    assert!(said(&unasked).contains("5 events of 1 group,") && said(&unasked).contains("--yes"), "{}", said(&unasked));
     assert_eq!(gateway.events("status=dead").len(), 10, "nothing was replayed");
 
     receiver.rule(|_| answer(200));

@@ -1,6 +1,7 @@
 //! Holding a source back, and closing breakers, by hand, through the real binary: what senders get, what is delivered and what waits, over a
 //! restart, by the API and on the command line; and that who did it is remembered.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
 
 mod support;
 
@@ -150,6 +151,14 @@ fn a_source_that_runs_dry_refuses_new_requests_and_delivers_the_old() {
     assert!((5..=15).contains(&after), "{after}");
     assert!(refused.text().contains("takes no requests for now; nothing was stored"), "{}", refused.text());
     accepted(&gateway, "/products", "a", "another source's");
+    // What has not happened yet is counted, too: nobody can ask for the rate of what is not there.
+    for line in [
+        r#"fairlane_shed_total{source="parts",reason="source_draining"}"#,
+        r#"fairlane_events_rejected_total{source="parts",reason="bad_signature"}"#,
+        r#"fairlane_attempts_total{outcome="refused"}"#,
+    ] {
+        assert_eq!(gateway.metric(line), Some(0.0), "{line}");
+    }
     let reason = r#"fairlane_shed_total{source="orders",reason="source_draining"}"#;
     assert_eq!(gateway.metric(reason), Some(1.0));
 
@@ -183,6 +192,15 @@ fn what_is_not_there_or_makes_no_sense_is_refused_with_words() {
         assert_eq!(code, status, "{text}");
         assert!(text.contains(why), "{text}");
     }
+    // Names that nobody knows are said where they are asked for, too.
+    accepted(&gateway, "/orders", "acme.example", "one");
+    let (code, text, error) = cli(&gateway, &["events", "--source", "order"]);
+    assert_eq!((code, text.as_str()), (0, "no events\n"));
+    assert!(error.contains("note: no source is called \"order\"; did you mean \"orders\"?"), "{error}");
+    let (_, _, error) = cli(&gateway, &["events", "--group", "acme.exampel"]);
+    assert!(error.contains("no event of this group was seen yet; did you mean \"acme.example\"?"), "{error}");
+    let (_, text, _) = cli(&gateway, &["groups", "why", "acme.exampel"]);
+    assert!(text.contains("note: no event of this group was seen yet; did you mean \"acme.example\"?"), "{text}");
     let (code, _, error) = cli(&gateway, &["sources", "pause", "order"]);
     assert!(code == 1 && error.contains("did you mean \"orders\"?"), "{error}");
 }

@@ -5,12 +5,16 @@
 
 #[path = "store/append.rs"]
 mod append;
+#[path = "store/elsewhere.rs"]
+mod elsewhere;
 #[path = "store/lists.rs"]
 mod lists;
 #[path = "store/lockstep.rs"]
 mod lockstep;
 #[path = "store/on_redis.rs"]
 mod on_redis;
+#[path = "store/outages.rs"]
+mod outages;
 #[path = "store/power.rs"]
 mod power;
 #[path = "store/queues.rs"]
@@ -28,6 +32,10 @@ mod settle;
 mod site;
 #[path = "store/snapshot.rs"]
 mod snapshot;
+#[path = "store/spool.rs"]
+mod spool;
+#[path = "store/spool_redis.rs"]
+mod spool_redis;
 #[path = "store/survival.rs"]
 mod survival;
 #[path = "store/trouble.rs"]
@@ -129,6 +137,16 @@ contract!(embedded: crate::world::OnDisk);
 contract!(restless: crate::world::Restless);
 // And with nothing left but the log after each crash.
 contract!(forgetful: crate::world::Forgetful);
+// One that is elsewhere and answers, behind a spool.
+contract!(spooled: crate::spool::BehindSpool);
+// The same while it does not answer: what there is to say of events that nobody can deliver.
+contract!(away: crate::spool::Away =>
+    append::{
+        a_batch_is_there_whole_and_in_order_after_a_crash
+        bodies_come_back_byte_for_byte
+        header_lines_come_back_in_their_order
+    }
+);
 // A server of its own for each case; with one shard its seqs are those of any other store.
 contract!(in_redis: crate::on_redis::OnRedis<1>);
 

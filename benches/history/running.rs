@@ -136,7 +136,7 @@ impl Gateway {
         let (status, body) = Client::open(self.admin).ask(&get("/api/v1/status"), b"");
         assert_eq!(status, 200);
         let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        status["store"]["history_events"].as_u64().unwrap()
+        status.pointer("/store/history_events").and_then(serde_json::Value::as_u64).unwrap()
     }
 
     fn stop(mut self) {

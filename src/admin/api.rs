@@ -17,7 +17,8 @@ use super::alerts::{Firing, firing};
 use super::dedicated::StatusJson;
 use super::name;
 use super::problem::{Problem, Refusal};
-use crate::driver::{self, AttemptNote, GroupView, Record, Status, Story};
+use super::unseen;
+use crate::driver::{self, AttemptNote, GroupView, Handle, Record, SpoolUsage, Status, Story, Usage};
 use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
 
@@ -75,7 +76,8 @@ fn not_ready(admin: &Admin) -> Option<String> {
 pub(super) async fn metrics(State(admin): Shared) -> Result<Response, Problem> {
     (admin.refresh)();
     let metrics = admin.handle.metrics();
-    metrics.store_poll_age.set(admin.handle.beat_age().as_secs_f64());
+    let silence = admin.handle.store_silence(&admin.handle.usage());
+    metrics.store_poll_age.set(admin.handle.beat_age().max(silence).as_secs_f64());
     // Names of tenants are for those who hold the token.
     let top = if admin.access().open_metrics { 0 } else { TOP };
     let asked = tokio::time::timeout(BACKLOG_PATIENCE, admin.handle.show_backlog(top)).await;
@@ -132,6 +134,38 @@ struct StoreView {
     bytes: u64,
     free_bytes: u64,
     history_events: u64,
+    /// Since Redis last answered this node; null where the store is here.
+    silent_s: Option<f64>,
+    /// Null where there is none.
+    spool: Option<SpoolView>,
+}
+
+/// What waits on this node for Redis to answer again.
+#[derive(Serialize, ToSchema)]
+struct SpoolView {
+    events: u64,
+    bytes: u64,
+    room_bytes: u64,
+    oldest_age_s: f64,
+}
+
+impl SpoolView {
+    fn of(spool: SpoolUsage, now: Wall) -> Self {
+        let age = spool.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
+        Self { events: spool.events, bytes: spool.bytes, room_bytes: spool.room_bytes, oldest_age_s: age.as_secs_f64() }
+    }
+}
+
+impl StoreView {
+    fn of(handle: &Handle, usage: &Usage) -> Self {
+        Self {
+            bytes: usage.bytes,
+            free_bytes: usage.free,
+            history_events: usage.history,
+            silent_s: usage.answered.map(|_| handle.store_silence(usage).as_secs_f64()),
+            spool: usage.spool.map(|spool| SpoolView::of(spool, handle.now().wall)),
+        }
+    }
 }
 
 /// How this node stands.
@@ -161,7 +195,7 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
         },
         waited_ms: waited.ok().and_then(Result::ok).map(Waited),
         dedicated,
-        store: StoreView { bytes: usage.bytes, free_bytes: usage.free, history_events: usage.history },
+        store: StoreView::of(handle, &usage),
         alerts: firing(&admin),
     })
 }
@@ -217,6 +251,9 @@ pub(super) struct EventsView {
     next: Option<u64>,
     /// When the last event was received that was looked at; null on the last page.
     searched_to: Option<String>,
+    /// What to know where nothing was found: no source or group of this name was ever seen, and which may be meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -234,6 +271,9 @@ pub(super) struct EventView {
     key_source: KeySourceView,
     source: String,
     status: &'static str,
+    /// It is in this node's spool, for Redis does not answer: nobody delivers it yet. Left out where it is not.
+    #[serde(skip_serializing_if = "is_false")]
+    spooled: bool,
     received_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_event_id: Option<String>,
@@ -255,6 +295,10 @@ pub(super) struct EventView {
     duplicate_of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<String>,
+}
+
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 fn is_zero(count: &u32) -> bool {
@@ -280,8 +324,13 @@ pub(super) async fn events(
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Json<EventsView>, Problem> {
     let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
-    let page = admin.handle.events(query.checked()?).await?;
+    let (source, query) = (query.source.clone(), query.checked()?);
+    let group = query.group.clone();
+    let page = admin.handle.events(query).await?;
+    let nothing = page.records.is_empty() && page.next.is_none();
+    let note = if nothing { unseen::why_nothing(&admin, source.as_deref(), group.as_ref()).await? } else { None };
     Ok(Json(EventsView {
+        note,
         events: page.records.into_iter().map(EventView::from).collect(),
         next: page.next.map(|seq| seq.0),
         searched_to: page.reached.map(rfc3339),
@@ -465,6 +514,7 @@ impl From<Record> for EventView {
             key_source: (&record.key_source).into(),
             source: record.source.to_string(),
             status: record.status.as_str(),
+            spooled: driver::is_spooled(record.seq),
             received_at: rfc3339(record.received),
             provider_event_id: record.provider_event_id.map(Into::into),
             event_type: record.event_type.map(Into::into),

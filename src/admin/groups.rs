@@ -155,7 +155,10 @@ pub(super) async fn one(
 ) -> Result<Json<GroupJson>, Problem> {
     let group = GroupQuery::group(query)?;
     let inside = inside::of(&admin, &group).await?;
-    let json = shown(&admin, group).await?;
+    let mut json = shown(&admin, group.clone()).await?;
+    if json.note.is_none() && json.counted_since.is_none() {
+        json.note = unseen::note(&admin, &group).await?;
+    }
     Ok(Json(GroupJson { inside: Some(inside), ..json }))
 }
 

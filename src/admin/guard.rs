@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
 use super::problem::Problem;
-use super::{Admin, connections, dashboard};
+use super::{Admin, Peer, connections, dashboard};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -26,7 +26,13 @@ pub(super) async fn check(State(admin): State<Arc<Admin>>, request: Request, nex
         Err(Problem::Origin) if is_followed_link(&request) => {
             dashboard::stranger(request.uri().path_and_query().map_or("/", |path| path.as_str()))
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            // Without one nothing is guessed.
+            if matches!(problem, Problem::Token) && request.headers().contains_key(AUTHORIZATION) {
+                admin.hold_back(request.extensions().get::<Peer>().map(|peer| peer.0)).await;
+            }
+            problem.into_response()
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod expiry;
 mod export;
 mod groups;
 mod guard;
+mod guesses;
 mod inside;
 mod name;
 mod nodes;
@@ -48,6 +49,7 @@ use crate::event::Secret;
 use audit::Audit;
 use connections::{GivesWay, Places};
 use dashboard::Dashboard;
+use guesses::Guesses;
 use tenant::Tenants;
 
 /// How long a head may take, and a pause between two requests. Between the usual intervals of probes, 5 s and 10 s, so that none meets the end.
@@ -77,6 +79,7 @@ pub struct Admin {
     handle: Handle,
     access: RwLock<Arc<Access>>,
     dashboard: Dashboard,
+    guesses: Guesses,
     audit: Audit,
     configuration: RwLock<Arc<Configuration>>,
     /// None where tenants have no pages.
@@ -122,6 +125,7 @@ impl Admin {
             handle,
             access: RwLock::new(Arc::new(access)),
             dashboard: Dashboard::default(),
+            guesses: Guesses::default(),
             audit: Audit::open(notebook),
             configuration: RwLock::default(),
             tenants,
@@ -151,6 +155,11 @@ impl Admin {
         if before.token != access.token {
             self.dashboard.sign_all_out();
         }
+    }
+
+    /// A wrong token came from there: waits for as long as its answer is held back.
+    async fn hold_back(&self, from: Option<IpAddr>) {
+        tokio::time::sleep(self.guesses.wrong(from, self.handle.now().mono)).await;
     }
 
     fn access(&self) -> Arc<Access> {

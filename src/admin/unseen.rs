@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Admin;
 use super::problem::Problem;
+use super::sources;
 use crate::driver::{Query, Sort};
 use crate::event::Group;
 
@@ -33,6 +34,21 @@ pub(super) async fn note(admin: &Admin, group: &Group) -> Result<Option<String>,
         }
     }
     Ok(None)
+}
+
+/// Why a list may be empty: it asks for a source or a group that nobody knows; `None` where both are known.
+pub(super) async fn why_nothing(
+    admin: &Admin,
+    source: Option<&str>,
+    group: Option<&Group>,
+) -> Result<Option<String>, Problem> {
+    if let Some(Err(Problem::NoSource(why))) = source.map(|source| sources::known(admin, source)) {
+        return Ok(Some(why));
+    }
+    match group {
+        Some(group) => note(admin, group).await,
+        None => Ok(None),
+    }
 }
 
 async fn known(admin: &Admin) -> Result<BTreeSet<Group>, Problem> {

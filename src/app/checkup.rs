@@ -1,33 +1,13 @@
 //! `fairlane doctor`: whether this machine gives a gateway of this configuration what it needs. Looks, and changes nothing.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{descriptors, place};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, Store};
-use crate::store::Durability;
-
-/// How one thing stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// As it should be.
-    Good,
-    /// It works; somebody should know.
-    Note,
-    /// It does not work, or will not for long.
-    Bad,
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// What: `files`, `disk`, `clock`, `data`, `upstream`.
-    pub what: &'static str,
-    /// How it stands.
-    pub standing: Standing,
-    /// What was found and, where it is not as it should be, what to do.
-    pub text: String,
-}
+pub use crate::store::doctor::{Finding, Standing};
+use crate::store::{Durability, redis};
 
 /// 2025-01-01: this program is younger, so a clock that says less is wrong.
 const BORN_S: i64 = 1_735_689_600;
@@ -40,11 +20,30 @@ const FAR_S: i64 = 4_102_444_800;
 pub fn checkup(config: &Config) -> Vec<Finding> {
     let data = config.store.folder();
     let there = existing(data);
-    let field = config.store.folder_field();
-    vec![files(config), folder(data, &there, field), file_system(config, &there), disk(config, &there), clock(config)]
-        .into_iter()
-        .chain(config.upstream.addresses.iter().map(|address| upstream(&address.url)))
-        .collect()
+    let mut findings = vec![
+        files(config),
+        folder(data, &there, config.store.folder_field()),
+        file_system(config, &there),
+        disk(config, &there),
+        clock(config),
+    ];
+    findings.extend(config.upstream.addresses.iter().map(|address| upstream(&address.url)));
+    if let Store::Redis(settings) = &config.store {
+        findings.extend(redis(settings));
+    }
+    findings
+}
+
+fn redis(settings: &redis::Settings) -> Vec<Finding> {
+    let looked = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| {
+        runtime.block_on(async {
+            let link = redis::link::Link::new(settings.server.clone(), settings.ack, Arc::new(SystemClock));
+            redis::checkup(&link, settings, &SystemClock).await
+        })
+    });
+    looked.unwrap_or_else(|error| {
+        vec![finding("redis", Standing::Bad, format!("{} cannot be looked at: {error}", settings.server))]
+    })
 }
 
 fn finding(what: &'static str, standing: Standing, text: impl Into<String>) -> Finding {

@@ -32,7 +32,7 @@ use crate::admin::tenant::{self, Tenants};
 use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Whereabouts};
-use crate::deliver::{Client, Fetcher, Poster, Unfetched, relay};
+use crate::deliver::{Client, Fetcher, Outcome, Poster, Unfetched, relay};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
 use crate::listen::{Bound, Certificates, Fetch, Front, NoKey, Serving};
@@ -244,6 +244,7 @@ impl Running {
 
         let durability = config.store.durability();
         let metrics = Arc::new(Metrics::new(durability));
+        metrics.begin_attempts(Outcome::names());
         let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
         let mut client = client.context("the upstream cannot be delivered to")?;
         let joining = match remote {

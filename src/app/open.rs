@@ -1,4 +1,4 @@
-//! Opening the store that the configuration names.
+//! Opening the store that the configuration names; a Redis is looked at first.
 
 use std::sync::Arc;
 
@@ -7,9 +7,14 @@ use anyhow::Context as _;
 use crate::clock::Clock;
 use crate::config::Store;
 use crate::store::LaneStore;
+use crate::store::doctor::{Finding, Standing};
 use crate::store::embedded::Embedded;
-use crate::store::redis::Redis;
 use crate::store::redis::link::Link;
+use crate::store::redis::{self, Redis};
+
+/// What a start is refused for: a Redis that is set up so that events would be lost, or that cannot be written to. What may pass by
+/// itself (memory that is nearly full, a replica that is away) is said and started with.
+const REFUSED: [&str; 6] = ["redis", "version", "mode", "eviction", "persistence", "writes"];
 
 /// A store in Redis, and the way to it.
 pub(super) type Remote = (Arc<Redis>, Arc<Link>);
@@ -35,9 +40,39 @@ pub(super) async fn open_store(store: &Store, clock: &Arc<dyn Clock>) -> anyhow:
         }
         Store::Redis(settings) => {
             let link = Arc::new(Link::new(settings.server.clone(), settings.ack, Arc::clone(clock)));
+            let findings = redis::checkup(&link, settings, &**clock).await;
+            admit(findings).with_context(|| format!("the store in {} cannot be opened", settings.server))?;
             let opened = Redis::open_over(Arc::clone(&link), (**settings).clone(), Arc::clone(clock)).await;
             let redis = opened.with_context(|| format!("the store in {} cannot be opened", settings.server))?;
             Ok(Opened { store: Arc::clone(&redis) as Arc<dyn LaneStore>, remote: Some((redis, link)) })
         }
+    }
+}
+
+/// Says what somebody should know, and refuses what would lose events.
+fn admit(findings: Vec<Finding>) -> anyhow::Result<()> {
+    let mut refused = Vec::new();
+    for Finding { what, standing, text } in findings {
+        if standing == Standing::Bad && REFUSED.contains(&what) {
+            refused.push(format!("{what}: {text}"));
+        } else if standing != Standing::Good {
+            tracing::warn!(what, "Redis: {text}");
+        }
+    }
+    anyhow::ensure!(refused.is_empty(), "{} (`fairlane doctor` shows all that was looked at)", refused.join("; "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_would_lose_events_keeps_it_from_starting() {
+        let found = |what, standing| Finding { what, standing, text: "why".into() };
+        admit(vec![found("memory", Standing::Bad), found("eviction", Standing::Note), found("writes", Standing::Good)])
+            .unwrap();
+        let refused = admit(vec![found("eviction", Standing::Bad), found("version", Standing::Bad)]).unwrap_err();
+        assert!(refused.to_string().starts_with("eviction: why; version: why ("), "{refused}");
     }
 }

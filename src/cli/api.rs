@@ -293,7 +293,7 @@ pub(super) fn upstream(upstream: &Upstream) -> u8 {
         shown(remote, Method::PATCH, UPSTREAM, Some(until(change, whole.expires.as_deref())), in_words)
     };
     match action {
-        None => shown(remote, Method::GET, UPSTREAM, None, lines),
+        None => shown(remote, Method::GET, UPSTREAM, None, whole),
         Some(UpstreamAction::Pause(whole)) => patched(whole, json!({ "paused": true })),
         Some(UpstreamAction::Resume(whole)) => patched(whole, json!({ "paused": false })),
         Some(UpstreamAction::Set(SetUpstream { whole, concurrency, rate })) => {
@@ -313,6 +313,19 @@ pub(super) fn upstream(upstream: &Upstream) -> u8 {
     }
 }
 
+/// The upstream as a whole, and below it its addresses, where there are several.
+fn whole(upstream: &Value) -> String {
+    let mut upstream = upstream.clone();
+    let addresses = upstream.as_object_mut().and_then(|fields| fields.remove("addresses")).unwrap_or_default();
+    match addresses.as_array() {
+        Some(several) if several.len() > 1 => {
+            let rows = table(&json!({ "addresses": addresses }), "addresses", &ADDRESS_COLUMNS);
+            format!("{}\n{rows}", lines(&upstream))
+        }
+        _ => lines(&upstream),
+    }
+}
+
 const GROUP_COLUMNS: [Column; 11] = [
     ("GROUP", "group", false),
     ("STATE", "state", false),
@@ -325,6 +338,17 @@ const GROUP_COLUMNS: [Column; 11] = [
     ("IN/s 1 min", "arrival_rate", true),
     ("OUT/s 1 min", "drain_rate", true),
     ("WHY", "reason", false),
+];
+
+const ADDRESS_COLUMNS: [Column; 8] = [
+    ("ADDRESS", "address", false),
+    ("STATE", "state", false),
+    ("WEIGHT", "weight", true),
+    ("SHARE NOW", "share", true),
+    ("IN FLIGHT", "in_flight", true),
+    ("FAILURES", "failures", true),
+    ("CHECK", "check", false),
+    ("LAST FAILURE", "last_failure", false),
 ];
 
 const OVERRIDE_COLUMNS: [Column; 2] = [("GROUP", "group", false), ("WHAT A PERSON SAID", "what", false)];

@@ -103,6 +103,18 @@ const COLUMNS: [Column; 8] = [
     ("PROVIDER ID", "provider_event_id", false),
 ];
 
+/// Of dead letters: why each is one.
+pub(super) const DEAD_COLUMNS: [Column; 8] = [
+    ("ID", "id", false),
+    ("RECEIVED", "received_at", false),
+    ("DIED", "settled_at", false),
+    ("GROUP", "group", false),
+    ("SOURCE", "source", false),
+    ("ATTEMPTS", "attempts", true),
+    ("TYPE", "type", false),
+    ("WHY", "reason", false),
+];
+
 const ATTEMPT_COLUMNS: [Column; 9] = [
     ("ATTEMPT", "number", true),
     ("STARTED", "started_at", false),
@@ -122,7 +134,7 @@ pub(super) fn run(events: &Events) -> u8 {
         if *jsonl {
             return exported(remote, selection, status, (false, limit.map(|limit| limit as u64), false));
         }
-        return listed(remote, selection, status, *cursor, *limit);
+        return listed(remote, (selection, status), *cursor, *limit, &COLUMNS);
     };
     if let Err(why) = only_for_the_list(&events.given()) {
         return complain(&why, USAGE);
@@ -158,12 +170,12 @@ impl Events {
 /// Lists what fits.
 pub(super) fn listed(
     remote: &Remote,
-    selection: &Selection,
-    status: &[String],
+    wanted: (&Selection, &[String]),
     cursor: Option<u64>,
     limit: Option<usize>,
+    columns: &[Column],
 ) -> u8 {
-    match list(remote, selection, status, cursor, limit.unwrap_or(50)) {
+    match list(remote, wanted, cursor, limit.unwrap_or(50), columns) {
         Ok(text) => print(&text),
         Err(message) => complain(&message, FAILED),
     }
@@ -202,10 +214,10 @@ fn exported(
 
 fn list(
     remote: &Remote,
-    selection: &Selection,
-    status: &[String],
+    (selection, status): (&Selection, &[String]),
     cursor: Option<u64>,
     limit: usize,
+    columns: &[Column],
 ) -> Result<Vec<u8>, String> {
     let mut path = format!("/api/v1/events?limit={limit}");
     if !status.is_empty() {
@@ -219,7 +231,10 @@ fn list(
     if remote.json {
         return Ok(format!("{answer:#}\n").into_bytes());
     }
-    let text = table(&answer, "events", &COLUMNS);
+    let text = table(&answer, "events", columns);
+    if let Some(note) = answer.get("note").and_then(Value::as_str) {
+        writeln!(std::io::stderr().lock(), "note: {}", escaped(note)).ok();
+    }
     if let Some(next) = answer.get("next").and_then(Value::as_u64) {
         let shown = answer.get("events").and_then(Value::as_array).map_or(0, Vec::len);
         let reached = answer.get("searched_to").and_then(Value::as_str).unwrap_or_default();

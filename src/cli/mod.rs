@@ -15,6 +15,7 @@ mod explain;
 mod import;
 mod keys;
 mod lines;
+mod nodes;
 mod panels;
 mod picture;
 mod providers;
@@ -148,6 +149,9 @@ enum Command {
         after_help = "Examples: fairlane replay --group quiet-store.myshopify.com --since 2026-01-31T08:00:00Z --plan\n          fairlane replay --source shopify --status dead --yes\n          fairlane replay list"
     )]
     Replay(replay::Replay),
+    /// The nodes that share a store in Redis: shards, slots, and who is about to end
+    #[command(after_help = "Example: fairlane nodes")]
+    Nodes(nodes::Nodes),
     /// Sources: how each stands and what waits of it; pause one, let one run dry
     #[command(
         after_help = "Examples: fairlane sources\n          fairlane sources pause /webhooks/shopify --for 2h\n          fairlane sources drain /webhooks/shopify"
@@ -243,6 +247,7 @@ pub fn main() -> ExitCode {
         Command::Dead(arguments) => replay::dead(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Completions { shell } => completions::run(shell),
+        Command::Nodes(nodes) => nodes::run(&nodes),
         Command::Sources(sources) => sources::run(&sources),
         Command::Rejections(rejections) => rejections::run(&rejections),
         Command::Alerts(alerts) => alerts::run(&alerts),

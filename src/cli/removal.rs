@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::remote::{Remote, ask, encoded, shown};
-use super::table::{Column, escaped, lines, table};
+use super::table::{Column, escaped, lines, many, table};
 use super::{FAILED, USAGE, complain, print};
 
 /// Between two looks at a job's progress.
@@ -119,9 +119,28 @@ fn all(group: &str, action: &str, remote: &Remote, sure: impl Fn(&Value) -> Resu
     let begun = ask(remote, Method::POST, &path, Some(json!({ "confirm": group, "by": by })));
     match begun.and_then(|job| follow(job, remote)) {
         Ok(job) if remote.json => print(format!("{job:#}\n").as_bytes()),
-        Ok(job) => print(lines(&job).as_bytes()),
+        Ok(job) => print(ended(&job).as_bytes()),
         Err(message) => complain(&message, FAILED),
     }
+}
+
+/// What became of a job, in a sentence whose numbers add up, and its figures.
+fn ended(job: &Value) -> String {
+    let number = |name: &str| job.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let (total, done, skipped) = (number("total"), number("done"), number("skipped"));
+    let whither = match job.get("action").and_then(Value::as_str) {
+        Some("divert") => "put to the dead letters",
+        _ => "thrown away",
+    };
+    let mut text = format!("{done} of {} {whither}", many(total, "event"));
+    if skipped > 0 {
+        text.push_str(&format!(", {skipped} ended otherwise before their turn"));
+    }
+    let left = total.saturating_sub(done + skipped);
+    if left > 0 {
+        text.push_str(&format!(", {left} left as they were: it was called off"));
+    }
+    format!("{text}\n\n{}", lines(job))
 }
 
 /// What the plan says.
@@ -138,7 +157,13 @@ fn in_words(plan: &Value) -> String {
         _ => ("discards", "no replay takes it but one with --status discarded"),
     };
     format!(
-        "{does} what waits of {group}, {total} events ({queued} queued, {retrying} waiting for a further attempt), {whither}; {in_flight} in flight end by themselves, and what arrives from now on is delivered"
+        "{does} what waits of {group}, {} ({queued} queued, {retrying} waiting for a further attempt), {whither}; {} by itself, and what arrives from now on is delivered",
+        many(total, "event"),
+        if in_flight == 1 {
+            "the attempt in flight ends".to_owned()
+        } else {
+            format!("each of the {in_flight} attempts in flight ends")
+        },
     )
 }
 
@@ -185,11 +210,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_numbers_of_a_job_add_up() {
+        let job = |done, skipped| json!({ "action": "divert", "total": 7, "done": done, "skipped": skipped });
+        assert!(ended(&job(7, 0)).starts_with("7 of 7 events put to the dead letters\n\n"));
+        assert!(
+            ended(&job(5, 2))
+                .starts_with("5 of 7 events put to the dead letters, 2 ended otherwise before their turn\n")
+        );
+        assert!(
+            ended(&job(4, 1)).contains(", 1 ended otherwise before their turn, 2 left as they were: it was called off")
+        );
+    }
+
+    #[test]
     fn a_plan_says_what_would_happen_and_whether_it_can_be_taken_back() {
         let plan = json!({ "group": "a", "total": 7, "queued": 5, "retrying": 2, "in_flight": 1, "reversible": true });
         let text = in_words(&plan);
         assert!(text.starts_with("diverts what waits of a, 7 events (5 queued, 2 waiting"), "{text}");
-        assert!(text.contains("can be replayed; 1 in flight"), "{text}");
+        assert!(text.contains("can be replayed; the attempt in flight ends by itself"), "{text}");
         let text = in_words(&json!({ "group": "a", "total": 7, "reversible": false }));
         assert!(text.contains("discards") && text.contains("--status discarded"), "{text}");
         assert!(in_words(&json!({ "group": "a", "total": 0 })).starts_with("nothing of a waits"));

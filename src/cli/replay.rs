@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
 use super::selection::Selection;
-use super::table::{Column, lines, table};
+use super::table::{Column, lines, many, table};
 use super::{FAILED, USAGE, complain, events};
 
 /// The states that a replay may be about.
@@ -177,7 +177,7 @@ pub(super) fn dead(dead: &Dead) -> u8 {
 
 impl DeadList {
     fn run(&self, remote: &Remote) -> u8 {
-        events::listed(remote, &self.selection, &["dead".to_owned()], self.cursor, self.limit)
+        events::listed(remote, (&self.selection, &["dead".to_owned()]), self.cursor, self.limit, &events::DEAD_COLUMNS)
     }
 
     fn given(&self) -> Vec<(&'static str, bool)> {
@@ -256,7 +256,9 @@ fn in_words(answer: &Value) -> String {
     }
     let at_least = if plan.get("complete") == Some(&Value::Bool(false)) { "at least " } else { "" };
     let mut said = format!(
-        "{at_least}{count} events of {groups} groups, received {} to {}\n",
+        "{at_least}{} of {}, received {} to {}\n",
+        many(count, "event"),
+        many(groups, "group"),
         text("/span/from"),
         text("/span/to")
     );
@@ -291,6 +293,8 @@ mod tests {
         let text = in_words(&plan);
         assert!(text.starts_with("1200 events of 3 groups, received 2026-01-31T08:00:00.000Z to"), "{text}");
         assert!(text.contains("most of them, 900, of a") && text.contains("about 10 min"), "{text}");
+        let one = in_words(&json!({ "plan": { "count": 1, "complete": true, "groups": 1 } }));
+        assert!(one.starts_with("1 event of 1 group, received"), "{one}");
         assert_eq!(in_words(&json!({ "plan": { "count": 0 } })), "no event fits: nothing to replay\n");
     }
 }

@@ -258,6 +258,11 @@ impl Rules {
         &self.asked
     }
 
+    /// The paths that rules are for; empty where they are for all.
+    pub(super) fn paths(&self) -> Vec<&str> {
+        self.paths.iter().map(Pattern::as_str).collect()
+    }
+
     /// Gives what each rule makes of a request to `see`, with the rule's number and the order key; false where no rule is for its path.
     pub(super) fn run(&self, seen: &Seen, see: &mut dyn FnMut(usize, Answer, Option<Group>)) -> bool {
         let found = if self.paths.is_empty() { None } else { self.router.find(&seen.path) };

@@ -62,10 +62,10 @@ const COLUMNS: [Column; 9] = [
 pub(super) fn run(sources: &Sources) -> u8 {
     let Sources { action, remote } = sources;
     let change = |one: &One, state: &str, expires: Option<&str>| {
-        let mut change = json!({ "state": state });
-        if let Some(expires) = expires {
-            change["expires"] = json!(expires);
-        }
+        let change = match expires {
+            Some(expires) => json!({ "state": state, "expires": expires }),
+            None => json!({ "state": state }),
+        };
         let path = format!("/api/v1/source?name={}", encoded(&one.source));
         shown(remote, Method::PATCH, &path, Some(change), in_words)
     };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::table::{cell, escaped, lines};
+use super::table::{cell, escaped, lines, many};
 
 /// The upstream's slots: how many there are, and how many nobody holds.
 #[derive(Clone, Copy, Debug)]
@@ -55,15 +55,17 @@ fn held(list: &Value, count: u64) -> String {
     if keys.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{count} order keys are held, events behind them wait:\n");
+    let (keys_are, them) = if count == 1 { ("key is", "it") } else { ("keys are", "them") };
+    let mut text = format!("\n{count} order {keys_are} held, events behind {them} wait:\n");
     for key in keys {
         let field = |name: &str| cell(key.get(name));
+        let tries = many(key.get("attempts").and_then(Value::as_u64).unwrap_or_default(), "attempt");
         let next = key
             .get("next_attempt_s")
             .and_then(Value::as_f64)
             .map(|s| format!(", the next in {s:.0} s"))
             .unwrap_or_default();
-        text.push_str(&format!("  {} since {}, {} attempts{next}", field("order"), field("since"), field("attempts")));
+        text.push_str(&format!("  {} since {}, {}{next}", field("order"), field("since"), tries));
         if let Some(id) = key.get("event").and_then(Value::as_str) {
             text.push_str(&format!(": fairlane events skip {}", escaped(id)));
         }
@@ -168,7 +170,7 @@ mod tests {
             "waited in the last minute, ms: own_lane 1200, group_cap 300\n",
             "types of the newest 3: orders/create 2\n",
             "order keys of the newest 3: -\n",
-            "1 order keys are held, events behind them wait:\n  c7 since T, 3 attempts, the next in 4 s: fairlane events skip evt_1\n",
+            "1 order key is held, events behind it wait:\n  c7 since T, 3 attempts, the next in 4 s: fairlane events skip evt_1\n",
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }

@@ -88,6 +88,11 @@ pub(super) fn percent(part: f64) -> String {
     }
 }
 
+/// So many of them: `1 event`, `2 events`.
+pub(super) fn many(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A number with its thousands apart.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();

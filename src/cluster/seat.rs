@@ -85,6 +85,12 @@ impl Seat {
         self.store.set_caps(caps);
     }
 
+    /// Whether the store reads and settles for a shard in this node's name.
+    #[must_use]
+    pub fn holds(&self, shard: Shard) -> bool {
+        self.store.holds(shard)
+    }
+
     /// How many shards there are.
     #[must_use]
     pub fn shards(&self) -> u16 {

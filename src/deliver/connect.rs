@@ -17,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceBuilder};
 
@@ -127,21 +128,44 @@ pub(super) struct Closed;
 /// A write after a read begins the next request. So a server that sends a part of a head while the request is still being
 /// written, and closes before the rest, counts as one that said nothing; the repeat is then one delivery more, which at-least-once
 /// allows.
+///
+/// It ends a connection that says far more than any answer that is read: interim answers (1xx) without end would otherwise keep a
+/// processor busy until the deadline.
 pub(super) struct Watched {
     stream: TokioIo<Stream>,
     mark: Mark,
     gate: Gate,
     /// The next write begins a request.
     between: bool,
+    /// Bytes that came since the present request began to be written.
+    heard: usize,
+    /// Nothing is read before this is over.
+    rest: Option<Pin<Box<Sleep>>>,
 }
+
+/// Bytes after which a connection rests, so that others have their turn: what comes is parsed while it is read, and of small interim
+/// answers this much takes a millisecond. An answer whose body is only drained has no more.
+const TURN: usize = 64 * 1024;
+/// How long. A task that were only put behind the others would still keep the runtime from looking after its sockets.
+const REST: Duration = Duration::from_millis(1);
+
+/// Bytes of one answer, interim ones and framing included: a relayed body has a mebibyte at most, and chunks of a few bytes
+/// make up to four times as much of it.
+const HEARD_MAX: usize = 4 << 20;
+
+/// Why a connection was ended that said more than [`HEARD_MAX`].
+#[derive(Debug, thiserror::Error)]
+#[error("it sent more than {} MiB for one request", HEARD_MAX >> 20)]
+pub(super) struct TooMuch;
 
 impl Watched {
     fn new(stream: Stream, gate: Gate) -> TokioIo<Self> {
         let mark = Mark { made_for: trace::current(), heard: Arc::default() };
-        TokioIo::new(Self { stream: TokioIo::new(stream), mark, gate, between: true })
+        TokioIo::new(Self { stream: TokioIo::new(stream), mark, gate, between: true, heard: 0, rest: None })
     }
 
     fn next_request(&mut self) -> io::Result<()> {
+        self.heard = 0;
         self.mark.heard.store(false, Ordering::Relaxed);
         if std::mem::replace(&mut self.between, false) && self.gate.get().is_some_and(|may_send| !may_send()) {
             return Err(io::Error::other(Closed));
@@ -162,11 +186,24 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(rest) = &mut self.rest {
+            ready!(rest.as_mut().poll(context));
+            self.rest = None;
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        if buffer.filled().len() > before {
+        let came = buffer.filled().len().saturating_sub(before);
+        if came > 0 {
             self.mark.heard.store(true, Ordering::Relaxed);
             self.between = true;
+        }
+        let turns = self.heard / TURN;
+        self.heard = self.heard.saturating_add(came);
+        if self.heard / TURN > turns {
+            self.rest = Some(Box::pin(tokio::time::sleep(REST)));
+        }
+        if self.heard > HEARD_MAX {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, TooMuch)));
         }
         Poll::Ready(Ok(()))
     }

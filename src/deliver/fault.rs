@@ -13,7 +13,7 @@ use http::{Extensions, Response, StatusCode};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, HttpInfo};
 
-use super::connect::{Closed, Mark};
+use super::connect::{Closed, Mark, TooMuch};
 use super::outcome::{Answer, Outcome};
 use super::request::Unsendable;
 use super::trace::{Phase, Trace};
@@ -129,7 +129,7 @@ impl<'a> Seen<'a> {
 
     /// The request failed.
     pub(super) fn broken(&self, error: &legacy::Error, timeout: Duration) -> Fault {
-        if is_withheld(error) {
+        if has_cause::<Closed>(error) {
             Fault::new(Outcome::Withheld, &root(error))
         } else if !error.is_connect() {
             self.unanswered(error)
@@ -163,8 +163,11 @@ impl<'a> Seen<'a> {
             Some(http) if http.is_user() => {
                 Fault::new(Outcome::Unsendable, &format!("the request to {place} could not be written: {cause}"))
             }
+            _ if has_cause::<TooMuch>(error) => {
+                Fault::new(Outcome::Malformed, &format!("{place} sent no end of what is before an answer: {cause}"))
+            }
             // With TLS 1.3 a server says only after the handshake that it does not like our certificate.
-            _ if is_tls(error) => {
+            _ if has_cause::<rustls::Error>(error) => {
                 Fault::new(Outcome::Tls, &format!("TLS with {place} failed: {cause}{}", advice(&cause)))
             }
             _ => Fault::new(
@@ -229,18 +232,10 @@ fn io_kind(error: &legacy::Error) -> Option<io::ErrorKind> {
     chain(error).find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind)
 }
 
-/// The gate was closed to it.
-fn is_withheld(error: &legacy::Error) -> bool {
-    let io = |cause: &(dyn std::error::Error + 'static)| {
-        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        inner.is_some_and(|inner| inner.is::<Closed>())
-    };
-    chain(error).any(io)
-}
-
-fn is_tls(error: &legacy::Error) -> bool {
+/// Whether a connection failed for this reason.
+fn has_cause<E: std::error::Error + 'static>(error: &legacy::Error) -> bool {
     let io = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
-    io.filter_map(io::Error::get_ref).any(|inner| inner.is::<rustls::Error>())
+    io.filter_map(io::Error::get_ref).any(|inner| inner.is::<E>())
 }
 
 fn http_error(error: &legacy::Error) -> Option<&hyper::Error> {

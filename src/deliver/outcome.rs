@@ -83,6 +83,11 @@ impl Outcome {
         matches!(self, Self::Delivered(_))
     }
 
+    /// The name of every outcome.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ["delivered", "status"].into_iter().chain(Self::WITHOUT_ANSWER.into_iter().map(Self::name))
+    }
+
     /// Every outcome without an answer, in the order of the documentation.
     const WITHOUT_ANSWER: [Self; 11] = [
         Self::Refused,

@@ -19,6 +19,10 @@ use super::trace::Trace;
 
 type Http = Client<Connector, Full<Bytes>>;
 
+/// Longest head of an answer, and most that is read of a connection at a time, in bytes: as long as the longest head that senders may have by
+/// default. What is read at a time is parsed in one go, and other connections wait for it.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
 /// How long one of several addresses may take to be connected to before the attempt tries another: longer than two lost handshakes take to
 /// be repeated (1 s and 2 s, RFC 6298).
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -123,6 +127,7 @@ fn http(settings: &Settings, connector: Connector, keep: bool) -> Http {
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(settings.idle)
         .set_host(false)
+        .http1_max_buf_size(HEAD_BYTES_MAX)
         // The status decides. An application that writes a line of its head badly has the event all the same.
         .http1_ignore_invalid_headers_in_responses(true)
         .http1_allow_obsolete_multiline_headers_in_responses(true);

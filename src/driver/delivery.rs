@@ -10,11 +10,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::backlog::{self, Backlogs};
+use super::followed;
 use super::live::{Call, Calls};
 use super::outcome;
 use super::policy::PolicyTable;
 use super::removal::Removals;
-use super::replay::{End, Tracker};
+use super::replay::{End, Out, Tracker};
 use super::requeue::Requeue;
 use super::sources::{Hold, SourceTable};
 use super::watch::Watch;
@@ -49,6 +50,8 @@ pub(super) enum Done {
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
     LiveGone(LiveId),
+    /// Replayed events whose first attempt ended on another node.
+    Followed(Vec<(Arc<Tracker>, Seq, End)>),
     /// A notebook was written, or not.
     Noted(Result<(), String>),
 }
@@ -101,6 +104,8 @@ pub(super) struct Delivery {
     ended: HashMap<Seq, Ended>,
     /// Replayed events before the end of their first attempt: whose replay each is, and its source.
     followed: HashMap<Seq, (Arc<Tracker>, Arc<str>)>,
+    /// How those stand that are elsewhere is being read.
+    looking: bool,
     /// Ends of events that the store may have already, before the engine is told.
     pub(super) ending: u64,
     pub(super) removals: Removals,
@@ -131,6 +136,7 @@ impl Delivery {
             window: Window::default(),
             ended: HashMap::new(),
             followed: HashMap::new(),
+            looking: false,
             ending: 0,
             removals: Removals::default(),
         }
@@ -233,6 +239,20 @@ impl Delivery {
     pub(super) fn forget_section(&mut self, section: u16) {
         self.window.forget_section(section);
         self.ended.retain(|seq, _| seq.section() != section);
+    }
+
+    /// Looks after replayed events that are with another node now: nobody tells this one of them.
+    pub(super) fn look_elsewhere(&mut self, is_here: impl Fn(Seq) -> bool) {
+        if self.looking {
+            return;
+        }
+        let away = self.followed.iter().filter(|(seq, _)| !is_here(**seq));
+        let away = away.filter_map(|(seq, (tracker, _))| Some((Arc::clone(tracker), tracker.of_seq(*seq)?)));
+        let away: Vec<(Arc<Tracker>, Out)> = away.collect();
+        if !away.is_empty() {
+            self.looking = true;
+            self.work.spawn(followed::look(Arc::clone(&self.store), away));
+        }
     }
 
     /// The body of an event need not be kept.
@@ -378,6 +398,13 @@ impl Delivery {
                 self.cancels.remove(&ticket);
                 self.sources.park(&event.source, lane, engine, now);
                 engine.on_finished(ticket, Ending::NotSent, Duration::ZERO, now);
+            }
+            Done::Followed(ended) => {
+                self.looking = false;
+                for (tracker, seq, end) in ended {
+                    self.followed.remove(&seq);
+                    tracker.ended(seq, end);
+                }
             }
             Done::Live(None) | Done::Noted(Ok(())) => {}
             Done::Noted(Err(error)) => tracing::warn!(error, "it is written again later"),

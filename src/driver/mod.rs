@@ -13,6 +13,7 @@ pub mod change;
 mod command;
 mod dedicated;
 mod delivery;
+mod followed;
 pub mod job;
 pub mod live;
 mod newcomers;
@@ -55,7 +56,8 @@ use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
 use crate::spans::Recorder;
 pub use crate::store::notebook::Notebook;
-pub use crate::store::{AttemptNote, Error, Page, Query, Record, Status, Story, Usage};
+pub use crate::store::spool::is_spooled;
+pub use crate::store::{AttemptNote, Error, Page, Query, Record, SpoolUsage, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
 
 pub use alerts::{Alert, Alerts, Tested};
@@ -164,6 +166,20 @@ pub enum Shed {
 }
 
 impl Shed {
+    /// The name of every reason.
+    pub const NAMES: [&'static str; 10] = [
+        "full",
+        "group_too_large",
+        "backlog",
+        "outgrown",
+        "busy",
+        "unavailable",
+        "draining",
+        "source_draining",
+        "source_paused",
+        "too_slow",
+    ];
+
     /// Its name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -198,6 +214,7 @@ impl From<Refusal> for Shed {
             Refusal::GroupTooLarge => Self::GroupTooLarge,
             Refusal::Backlog => Self::Backlog(BACKLOG_AGAIN),
             Refusal::Unavailable => Self::Unavailable,
+            Refusal::Unknown => Self::TooSlow,
         }
     }
 }
@@ -652,6 +669,12 @@ impl Handle {
         let Some(story) = self.shared.store.find(id).await? else { return Ok(None) };
         let found = self.shared.store.read(vec![story.record.seq]).await?;
         Ok(found.into_iter().next().flatten())
+    }
+
+    /// For how long a store that is elsewhere has not answered this node, by its sizes; zero for one that is here.
+    #[must_use]
+    pub fn store_silence(&self, usage: &Usage) -> Duration {
+        usage.answered.map_or(Duration::ZERO, |answered| self.now().mono.since(answered))
     }
 
     /// The store's sizes.

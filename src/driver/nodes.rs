@@ -225,6 +225,11 @@ impl Nodes {
         self.holdings.get(&seq.section()).is_some_and(|holding| holding.state == State::Ours && seq > holding.told)
     }
 
+    /// Whether what becomes of an event is decided on this node.
+    pub(super) fn is_here(&self, seq: Seq) -> bool {
+        self.holdings.get(&seq.section()).is_some_and(|holding| holding.state != State::Lost)
+    }
+
     /// What a read of a lane belongs to: the ownership of its shard.
     pub(super) fn mark(&self, lane: &Lane) -> u64 {
         let section = self.seat.shard_of(&lane.group).0;
@@ -239,8 +244,9 @@ impl Nodes {
     /// What was read of a lane, without what the engine has not been told of yet, for it is about to be; `None` where the lane has moved
     /// since. `more` is set back with what is left out: it comes by itself.
     pub(super) fn read(&self, lane: &Lane, mark: u64, events: &mut Vec<Pending>) -> Option<bool> {
-        let holding = self.holdings.get(&self.seat.shard_of(&lane.group).0)?;
-        if holding.epoch.0 != mark || holding.state == State::Lost {
+        let shard = self.seat.shard_of(&lane.group);
+        let holding = self.holdings.get(&shard.0)?;
+        if holding.epoch.0 != mark || holding.state == State::Lost || !self.seat.holds(shard) {
             return None;
         }
         let before = events.len();

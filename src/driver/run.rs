@@ -292,6 +292,7 @@ impl Driver {
         }
         if let Some(nodes) = &mut self.nodes {
             nodes.keep_late(&mut self.engine, now);
+            self.delivery.look_elsewhere(|seq| nodes.is_here(seq));
         }
         self.delivery.watch.tick();
         while self.jobs.try_join_next().is_some() {}
@@ -332,6 +333,8 @@ impl Driver {
         metrics.conservation_difference.set(self.conservation_difference(usage.pending));
         metrics.lanes_active.set(gauge(usage.lanes));
         metrics.store_bytes.set(gauge(usage.bytes));
+        metrics.spool_events.set(gauge(usage.spool.map_or(0, |spool| spool.events)));
+        metrics.spool_bytes.set(gauge(usage.spool.map_or(0, |spool| spool.bytes)));
         metrics.disk_free_bytes.set(gauge(usage.free));
         let age = usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest));
         metrics.backlog_oldest_age.set(age.as_secs_f64());

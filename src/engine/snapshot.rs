@@ -331,7 +331,8 @@ impl Engine {
         }
     }
 
-    fn parked_by(&self, group: &GroupState) -> Option<&Arc<str>> {
+    /// The paused source that a lane of the group waits with.
+    pub(super) fn parked_by(&self, group: &GroupState) -> Option<&Arc<str>> {
         if self.parked == 0 { None } else { parked_by(&self.lanes, group) }
     }
 

@@ -10,6 +10,9 @@ use crate::event::{Mono, WaitSplit};
 const PARTS: usize = 6;
 const PART_US: u64 = 10_000_000;
 
+/// The shortest time that rates are made of, seconds.
+const SPAN_MIN_S: f64 = 5.0;
+
 /// Waits beyond this bucket (19 minutes) count as this long.
 const WAIT_BUCKETS: usize = 120;
 
@@ -25,10 +28,15 @@ struct Part {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Minute {
     parts: [Part; PARTS],
+    /// When it began to count; 0 before anything was.
+    began: Mono,
 }
 
 impl Minute {
     fn part(&mut self, now: Mono) -> Option<&mut Part> {
+        if self.began == Mono(0) {
+            self.began = now;
+        }
         let number = now.0 / PART_US;
         let part = self.parts.get_mut((number % PARTS as u64) as usize)?;
         if part.number != number {
@@ -60,10 +68,12 @@ impl Minute {
         self.parts.iter().filter(move |part| part.number + PARTS as u64 > number && part.number <= number)
     }
 
-    /// The part of the last minute that these counters cover, in seconds: five whole parts and the one that runs.
-    fn span_s(now: Mono) -> f64 {
+    /// The part of the last minute that these counters cover, in seconds: five whole parts and the one that runs, or what has passed since
+    /// they began. What came in less than a few seconds says nothing about a second.
+    fn span_s(&self, now: Mono) -> f64 {
         let running = (now.0 % PART_US) as f64 / 1e6;
-        ((PARTS - 1) as f64 * PART_US as f64 / 1e6 + running).min(now.0 as f64 / 1e6).max(1.0)
+        let counted = now.since(self.began).as_secs_f64().max(SPAN_MIN_S);
+        ((PARTS - 1) as f64 * PART_US as f64 / 1e6 + running).min(counted)
     }
 
     pub(super) fn worker_us(&self, now: Mono) -> u64 {
@@ -72,12 +82,12 @@ impl Minute {
 
     /// Events a second.
     pub(super) fn arrival_rate(&self, now: Mono) -> f64 {
-        self.recent(now).map(|part| u64::from(part.arrived)).sum::<u64>() as f64 / Self::span_s(now)
+        self.recent(now).map(|part| u64::from(part.arrived)).sum::<u64>() as f64 / self.span_s(now)
     }
 
     /// Events a second.
     pub(super) fn drain_rate(&self, now: Mono) -> f64 {
-        self.recent(now).map(|part| u64::from(part.ended)).sum::<u64>() as f64 / Self::span_s(now)
+        self.recent(now).map(|part| u64::from(part.ended)).sum::<u64>() as f64 / self.span_s(now)
     }
 }
 
@@ -223,6 +233,19 @@ mod tests {
             minute.arrival_rate(Mono(1_200 * S)).is_sign_positive()
                 && minute.drain_rate(Mono(1_200 * S)).is_sign_positive()
         );
+    }
+
+    #[test]
+    fn a_rate_is_over_what_has_passed_in_the_first_minute() {
+        let mut minute = Minute::default();
+        for tenth in 0..100 {
+            minute.arrived(Mono(1_000 * S + tenth * S / 10));
+        }
+        let rate = minute.arrival_rate(Mono(1_010 * S));
+        assert!((9.5..10.5).contains(&rate), "ten a second for ten seconds: {rate}");
+        let mut minute = Minute::default();
+        minute.arrived(Mono(1_000 * S));
+        assert!(minute.arrival_rate(Mono(1_000 * S + 1)) <= 0.2, "one is no flood");
     }
 
     #[test]

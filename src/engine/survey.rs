@@ -25,8 +25,8 @@ pub struct Found {
 /// What [`Engine::survey`] found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
-    /// Groups whose oldest pending event is older than was asked for, the oldest first. Those that a person paused wait because they are
-    /// to, and those whose own breaker is not closed are among the `broken`: neither is here.
+    /// Groups whose oldest pending event is older than was asked for, the oldest first. Those that a person paused, or whose source, wait because
+    /// they are to, and those whose own breaker is not closed are among the `broken`: neither is here.
     pub late: Found,
     /// Groups whose breaker is not closed, those with most pending events first.
     pub broken: Found,
@@ -36,7 +36,7 @@ pub struct Survey {
     pub largest: Vec<(Group, u64, Duration)>,
     /// Pending events of all groups.
     pub pending: u64,
-    /// Those of groups that nobody paused.
+    /// Those of groups that nobody paused, nor their sources.
     pub unpaused: u64,
     /// Retries that could go and are too late.
     pub overdue: u64,
@@ -101,7 +101,7 @@ impl Engine {
             let (age, depth) = (oldest(gid), group.counts.total());
             pending += depth;
             let is_broken = group.breaker.opened().is_some();
-            if !group.is_paused() {
+            if !group.is_paused() && self.parked_by(group).is_none() {
                 unpaused += depth;
                 largest.see(depth, gid);
                 if age > late && !is_broken {

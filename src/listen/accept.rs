@@ -129,6 +129,7 @@ impl Table {
         let carriers = schemes.flat_map(carriers).collect();
         let served = |source: Source| {
             let metrics = handle.metrics().source(&source.name);
+            metrics.begin(&reply::REJECTED, &Shed::NAMES);
             Served::new(source, metrics)
         };
         let sources = sources.into_iter().map(served).collect();

@@ -61,6 +61,10 @@ pub(super) enum Refused {
     Shed(Shed),
 }
 
+/// Why most requests are refused: these are counted from the first scrape on, further ones from the first of their kind.
+pub(super) const REJECTED: [&str; 8] =
+    ["bad_signature", "missing_header", "malformed_header", "stale", "future", "method", "too_large", "too_slow"];
+
 impl Refused {
     /// Its name in metrics and in rejection records.
     pub(super) fn reason(&self) -> &'static str {
@@ -309,6 +313,19 @@ mod tests {
         shed: StatusCode::TOO_MANY_REQUESTS,
         unavailable: StatusCode::SERVICE_UNAVAILABLE,
     };
+
+    #[test]
+    fn what_is_counted_from_the_start_has_the_names_that_it_is_counted_by() {
+        let spans = [Shed::Backlog(Duration::ZERO), Shed::Outgrown(Duration::ZERO)];
+        let plain = [Shed::Full, Shed::GroupTooLarge, Shed::Busy, Shed::Unavailable, Shed::Draining];
+        let sources = [Shed::SourceDraining, Shed::SourcePaused, Shed::TooSlow];
+        let all: Vec<&str> = plain.into_iter().chain(sources).chain(spans).map(Shed::as_str).collect();
+        assert_eq!(all.len(), Shed::NAMES.len());
+        assert!(all.iter().all(|name| Shed::NAMES.contains(name)), "{all:?}");
+        for refused in [Refused::Method(Vec::new()), Refused::TooLarge(1), Refused::TooSlow(1)] {
+            assert!(REJECTED.contains(&refused.reason()), "{}", refused.reason());
+        }
+    }
 
     #[test]
     fn a_relayed_answer_keeps_what_is_end_to_end() {

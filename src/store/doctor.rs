@@ -12,6 +12,28 @@ use super::embedded::{checkpoint_cursor, salt};
 use super::log::{Cursor, Segments, scan};
 use super::record::Record;
 
+/// How one thing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// As it should be.
+    Good,
+    /// It works; somebody should know.
+    Note,
+    /// It does not work, or will not for long.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What, e.g. `files`, `disk`, `clock`, `upstream`, `eviction`.
+    pub what: &'static str,
+    /// How it stands.
+    pub standing: Standing,
+    /// What was found and, where it is not as it should be, what to do.
+    pub text: String,
+}
+
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DoctorReport {

@@ -61,7 +61,7 @@ pub struct Settings {
     pub retention: Retention,
 }
 
-/// What tests set differently; the defaults are those of production.
+/// What tests and the spool set differently; the defaults are those of the store that serves.
 #[derive(Clone)]
 pub struct Options {
     /// Where segments and checkpoints are.
@@ -86,6 +86,8 @@ pub struct Options {
     pub checkpoint_pause: Duration,
     /// Asked before each step of the index what becomes of it.
     pub index_faults: Option<IndexFaults>,
+    /// Whether an event that repeats another one is stored as suppressed. Where the events go on to another store, that one decides.
+    pub suppress_repeats: bool,
 }
 
 /// A step of the index that a test may let fail.
@@ -125,6 +127,7 @@ impl Default for Options {
             index_bulk: 4_000,
             checkpoint_pause: Duration::from_secs(1),
             index_faults: None,
+            suppress_repeats: true,
         }
     }
 }

@@ -29,7 +29,7 @@
 //! 6. **Reopening** gives exactly what was durable: same seqs, lanes, counts, attempts, due times, statuses and bytes.
 //!
 //! [`memory::Memory`] is the contract in its simplest form, with faults on demand; [`embedded::Embedded`] is the one
-//! that serves. `tests/store.rs` runs one suite over both.
+//! that serves. `tests/store.rs` runs one suite over both. [`spool::Spooled`] stands before one that is elsewhere.
 
 pub mod arrivals;
 mod bucket;
@@ -45,6 +45,7 @@ mod record;
 pub mod redis;
 mod repeats;
 mod row;
+pub mod spool;
 mod state;
 mod wire;
 
@@ -55,7 +56,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::event::{Event, EventId, Group, KeySource, Lane, Seq, WaitSplit, Wall};
+use crate::event::{Event, EventId, Group, KeySource, Lane, Mono, Seq, WaitSplit, Wall};
 
 /// A boxed future: one allocation a batch, and no generics that spread upwards.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -415,6 +416,8 @@ pub enum Refusal {
     Backlog,
     /// The store takes no writes: answer 503.
     Unavailable,
+    /// The store did not say in time whether it has the event: answer 503. It may be stored all the same.
+    Unknown,
 }
 
 /// Sizes of a store.
@@ -437,6 +440,23 @@ pub struct Usage {
     pub room: u64,
     /// Bytes that may still be taken before everybody is refused.
     pub room_bytes: u64,
+    /// When it last answered, of a store that is elsewhere.
+    pub answered: Option<Mono>,
+    /// What waits on this machine for a store that is elsewhere, where there is a [spool](spool).
+    pub spool: Option<SpoolUsage>,
+}
+
+/// Sizes of a spool. None of it counts in the [`Usage`] of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpoolUsage {
+    /// Events that the store does not have yet.
+    pub events: u64,
+    /// Bytes on disk, room that is set aside included.
+    pub bytes: u64,
+    /// Bytes that may still be taken before events are refused while the store is away.
+    pub room_bytes: u64,
+    /// When the oldest of its events was received.
+    pub oldest: Option<Wall>,
 }
 
 impl Usage {

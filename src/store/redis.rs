@@ -14,6 +14,7 @@
 //! - A lane is in the shard of its group's name. Repeats are known within a shard: what repeats an event is of the same group.
 
 mod append;
+mod checkup;
 mod events;
 mod layout;
 pub mod link;
@@ -34,6 +35,7 @@ use parking_lot::{Mutex, RwLock};
 use redis::Value;
 use tokio::task::JoinSet;
 
+pub use checkup::checkup;
 pub use owner::{Before, Claim, Epoch, NodeId, Tailed, Taken};
 pub use settings::Settings;
 pub use shard::{SHARDS_MAX, Shard};

@@ -195,3 +195,58 @@ fn a_replay_is_begun_paused_resumed_and_called_off() {
         [(id.as_str(), "replayed"), ("replay-2", "begun, 3 events: {\"group\":\"a\",\"status\":[\"dead\"]}")];
     assert_eq!(lines, expected.map(|(about, what)| (about.to_owned(), what.to_owned())));
 }
+
+#[test]
+fn a_source_is_paused_resumed_and_runs_dry() {
+    let (_upstream, gateway) = world();
+    let person = Person::of(&gateway);
+    let state = || gateway.json("/api/v1/sources")["sources"][0]["state"].as_str().unwrap().to_owned();
+    for (button, said, then) in [
+        ("pause", "is paused: its events are accepted, kept, and wait", "paused"),
+        ("resume", "runs again", "running"),
+        ("drain", "runs dry: its requests are refused with 503", "draining"),
+    ] {
+        let expires = if button == "resume" { "" } else { "&expires=1h" };
+        let page = person.press("/sources", ("/sources", button), &format!("name=%2Fany{expires}"));
+        assert!(page.contains(said) && state() == then, "{button}: {page}");
+    }
+    assert_eq!(gateway.client().send(&post("/any", b"{}")).status, 503);
+    assert_eq!(gateway.json("/api/v1/sources")["sources"][0]["held"]["by"], "dashboard, from 127.0.0.1");
+}
+
+#[test]
+fn a_breaker_is_closed_and_the_curl_command_goes_where_events_go() {
+    let (upstream, gateway) = world();
+    let (person, mut client) = (Person::of(&gateway), gateway.client());
+    upstream.rule(|_| answer(500));
+    let ids: Vec<String> = (0..10).map(|number| sent(&mut client, "a", &format!("{{\"id\":{number}}}"))).collect();
+    while gateway.json("/api/v1/group?name=a")["state"] != "broken" {
+        std::thread::yield_now();
+    }
+    upstream.rule(|_| answer(200));
+    let page = person.press("/group?name=a", ("/group", "close-breaker"), "name=a");
+    assert!(page.contains("The breaker of a is closed"), "{page}");
+    let next = sent(&mut client, "a", "{\"id\":99}");
+    gateway.wait_for_status(&next, "delivered");
+    let page = shown(&gateway, &person.cookie, &format!("/events/{}", ids.first().unwrap())).text();
+    assert!(page.contains(&upstream.url()), "where events go: {page}");
+    assert!(!page.contains("127.0.0.1:3000"), "{page}");
+}
+
+#[test]
+fn wrong_tokens_keep_nobody_out_who_has_the_right_one() {
+    let (_upstream, gateway) = world();
+    // More than are answered at once; their answers are waited for by nobody.
+    let guesses: Vec<Client> = (0..14)
+        .map(|_| {
+            let mut client = Client::to(gateway.admin);
+            client.write(&form("/sign-in", "token=wrong").bytes()).unwrap();
+            client
+        })
+        .collect();
+    drop(sign_in(&gateway));
+    assert_eq!(gateway.get("/api/v1/status").status, 200);
+    for mut client in guesses {
+        assert_eq!(client.receive().unwrap().status, 401);
+    }
+}

@@ -162,7 +162,7 @@ fn what_tls_cannot_be_made_of_is_told_by_its_place() {
         (Tls { ca: Some("PEM".into()), ..good.clone() }, "ca", "found none"),
         (Tls { identity: identity("no".to_owned(), key(&one)), ..good.clone() }, "cert", "found none"),
         (Tls { identity: identity(one.cert.pem(), Secret::new("no")), ..good.clone() }, "key", "private key in PEM"),
-        (Tls { identity: identity(one.cert.pem(), key(&other)), ..good.clone() }, "key", "do not fit"),
+        (Tls { identity: identity(one.cert.pem(), key(&other)), ..good }, "key", "do not fit"),
     ] {
         let (at, error) = tls.check().unwrap_err();
         assert!(at == place && error.contains(words), "{at}: {error}");

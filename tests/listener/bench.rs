@@ -69,6 +69,7 @@ impl Bench {
             policies: FilePolicies::default(),
             notebook: Notebook::default(),
             seed: 1,
+            cluster: None,
         })
         .unwrap();
         tokio::spawn(driver.run());

@@ -1,5 +1,6 @@
 //! A receiver that answers as it is told and remembers what it was sent.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,6 +73,8 @@ struct Shared {
     came: Condvar,
     in_flight: AtomicUsize,
     most: AtomicUsize,
+    /// By group: requests in work, and the most there were at one time.
+    groups: Mutex<HashMap<String, (usize, usize)>>,
 }
 
 /// The receiver; it serves until the test's process ends.
@@ -95,6 +98,7 @@ pub(crate) fn upstream_at(address: SocketAddr, rule: impl Fn(&Received) -> Answe
         came: Condvar::new(),
         in_flight: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
+        groups: Mutex::default(),
     });
     let serving = Arc::clone(&shared);
     std::thread::spawn(move || {
@@ -146,6 +150,11 @@ impl Upstream {
     pub(crate) fn most_in_flight(&self) -> usize {
         self.shared.most.load(Ordering::SeqCst)
     }
+
+    /// The most requests of one group that were in work at one time.
+    pub(crate) fn most_of_a_group(&self) -> usize {
+        self.shared.groups.lock().unwrap().values().map(|(_, most)| *most).max().unwrap_or(0)
+    }
 }
 
 fn serve(stream: TcpStream, shared: &Shared) {
@@ -153,6 +162,13 @@ fn serve(stream: TcpStream, shared: &Shared) {
     while let Some(request) = read(&mut stream) {
         let now = shared.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         shared.most.fetch_max(now, Ordering::SeqCst);
+        let group = request.header("fairlane-group").map(str::to_owned);
+        if let Some(group) = &group {
+            let mut groups = shared.groups.lock().unwrap();
+            let (now, most) = groups.entry(group.clone()).or_default();
+            *now += 1;
+            *most = (*most).max(*now);
+        }
         let rule = Arc::clone(&shared.rule.lock().unwrap());
         let answer = rule(&request);
         let keep = Arc::clone(&shared.keep.lock().unwrap());
@@ -164,6 +180,11 @@ fn serve(stream: TcpStream, shared: &Shared) {
             std::thread::park_timeout(answer.after);
         }
         shared.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if let Some(group) = group
+            && let Some((now, _)) = shared.groups.lock().unwrap().get_mut(&group)
+        {
+            *now -= 1;
+        }
         let mut out = format!("HTTP/1.1 {} Answer\r\nContent-Length: {}\r\n", answer.status, answer.body.len());
         for (name, value) in &answer.headers {
             out.push_str(&format!("{name}: {value}\r\n"));

@@ -12,8 +12,8 @@ const BODY_MAX: usize = 64 << 10;
 /// Headers that curl makes itself.
 const MADE: [&str; 2] = ["content-length", "host"];
 
-/// The command; where it goes is for the person to fill in. Headers that may be secrets are left out, and named.
-pub(super) fn command(event: &Event) -> String {
+/// The command, to `upstream` unless the person changes that. Headers that may be secrets are left out, and named.
+pub(super) fn command(event: &Event, upstream: &str) -> String {
     let target = event.forward.as_deref().unwrap_or(&event.target);
     let mut lines = vec![format!("curl -X {} \"$UPSTREAM\"{}", event.method, quoted(target))];
     let mut left_out = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn command(event: &Event) -> String {
             lines.push("  --data-binary @-".to_owned());
         }
     }
-    let mut text = format!("UPSTREAM=http://127.0.0.1:3000\n{before}{}\n", lines.join(" \\\n"));
+    let mut text = format!("UPSTREAM={}\n{before}{}\n", quoted(upstream), lines.join(" \\\n"));
     if !left_out.is_empty() {
         text.push_str(&format!("# left out, for they may be secrets: {}\n", left_out.join(", ")));
     }

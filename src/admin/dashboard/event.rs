@@ -74,8 +74,17 @@ async fn made(visit: &Visit, shell: Shell, id: String) -> Result<Page, Problem> 
         facts,
         attempts: attempts.iter().map(Attempt::of).collect(),
         duplicate_of: record.duplicate_of.map(|id| id.to_string()),
-        whole: event.map(|event| Whole::of(&event)),
+        whole: event.map(|event| Whole::of(&event, &upstream(visit))),
     })
+}
+
+/// Where events go by the configuration in force: the only address, or the first of several.
+fn upstream(visit: &Visit) -> String {
+    let configuration = visit.admin.configuration();
+    let addresses =
+        ["/upstream/url", "/upstream/urls/0/url"].into_iter().filter_map(|at| configuration.json.pointer(at));
+    let address = addresses.filter_map(serde_json::Value::as_str).next().unwrap_or("http://127.0.0.1:3000");
+    address.trim_end_matches('/').to_owned()
 }
 
 fn key_words(source: &KeySource) -> String {
@@ -88,9 +97,9 @@ fn key_words(source: &KeySource) -> String {
 }
 
 impl Whole {
-    fn of(event: &Event) -> Self {
+    fn of(event: &Event, upstream: &str) -> Self {
         let headers = event.headers.iter().map(|(name, value)| (name.to_string(), body::header(name, value))).collect();
-        Self { headers, body: body::shown(&event.headers, &event.body), curl: curl::command(event) }
+        Self { headers, body: body::shown(&event.headers, &event.body), curl: curl::command(event, upstream) }
     }
 }
 

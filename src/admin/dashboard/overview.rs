@@ -254,6 +254,9 @@ impl Held {
     }
 }
 
+/// A store that is elsewhere and has not answered for this long is said to be away.
+const SILENT: Duration = Duration::from_secs(3);
+
 fn tiles(visit: &Visit, latest: Option<Point>, now: Wall) -> Vec<Tile> {
     let usage = visit.admin.handle.usage();
     let rate =
@@ -263,14 +266,24 @@ fn tiles(visit: &Visit, latest: Option<Point>, now: Wall) -> Vec<Tile> {
     let quiet = quiet.map_or_else(|| "–".to_owned(), |seconds| words::span(Duration::from_secs_f64(seconds.max(0.0))));
     let free = if usage.free == u64::MAX { String::new() } else { format!("{} free", words::bytes(usage.free)) };
     let tile = |label, value, detail: &str| Tile { label, value, detail: detail.to_owned() };
-    vec![
+    let silence = visit.admin.handle.store_silence(&usage);
+    let spool = usage.spool.map(|spool| {
+        let detail = if silence >= SILENT {
+            format!("no answer from Redis for {}", words::span(silence))
+        } else {
+            format!("Redis answers; room for {}", words::bytes(spool.room_bytes))
+        };
+        tile("Spool", words::count(spool.events), &detail)
+    });
+    let tiles = vec![
         tile("Accepted", rate(|point| point.accepted), "events, last 5 s"),
         tile("Delivered", rate(|point| point.delivered), "events, last 5 s"),
         tile("Waiting", words::count(usage.pending), &format!("in {}", words::many(usage.lanes, "lane"))),
         tile("Oldest", oldest, "since it came"),
         tile("Quiet groups wait", quiet, "mean, last 5 s"),
         tile("Store", words::bytes(usage.bytes), &free),
-    ]
+    ];
+    tiles.into_iter().chain(spool).collect()
 }
 
 fn charts(points: &[Point], now: Wall) -> Vec<Chart> {

@@ -42,7 +42,10 @@ pub(super) async fn enter(
     let to = session::back_to(fields.get("to").unwrap_or("/"));
     Ok(match session::sign_in(&admin, fields.get("token").unwrap_or_default(), visit.peer) {
         Some(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to(to)).into_response(),
-        None => shown(StatusCode::UNAUTHORIZED, to, true),
+        None => {
+            admin.hold_back(visit.peer).await;
+            shown(StatusCode::UNAUTHORIZED, to, true)
+        }
     })
 }
 

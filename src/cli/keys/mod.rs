@@ -18,6 +18,7 @@ use clap::Args;
 use self::count::Count;
 use self::summary::{Receiver, Summary};
 use super::rules::{Refused, RuleArguments, Rules};
+use super::table::{escaped, many};
 use super::traffic::{Origin, Told, time};
 use super::{CONFIG, FAILED, USAGE, complain, print};
 
@@ -64,6 +65,9 @@ pub(super) fn run(arguments: &Keys) -> u8 {
         Ok(report) => report,
         Err(why) => return complain(&why, FAILED),
     };
+    if let Some(why) = nothing(&report, &rules) {
+        return complain(&why, FAILED);
+    }
     if let Some(folder) = &arguments.out {
         match plot::write(folder, &report) {
             Ok(files) => report.files = files,
@@ -76,6 +80,30 @@ pub(super) fn run(arguments: &Keys) -> u8 {
         Some(complaint) => complain(&complaint, FAILED),
         None => written,
     }
+}
+
+/// Why there is nothing to say, and what to do; `None` where there is.
+fn nothing(report: &Report, rules: &Rules) -> Option<String> {
+    if report.rules.iter().any(|rule| rule.events > 0) {
+        return None;
+    }
+    let (origin, requests) = (escaped(&report.origin), report.told.requests);
+    if requests > 0 {
+        let paths = rules.paths();
+        let expected = if paths.is_empty() { String::new() } else { format!(": {}", paths.join(", ")) };
+        return Some(format!(
+            "{origin}: none of the {} in it is on a path that a rule is for{expected}; name the rule with --key, or the provider with --provider, for all paths",
+            many(requests, "request")
+        ));
+    }
+    Some(match report.told.complaint() {
+        Some(complaint) => format!(
+            "{origin}: {complaint}\nexpected JSON lines as `fairlane verify` takes them, each with its headers, or a HAR"
+        ),
+        None => format!(
+            "{origin}: there is no request in it; expected JSON lines as `fairlane verify` takes them, or a HAR"
+        ),
+    })
 }
 
 fn tried(arguments: &Keys, rules: &Rules) -> Result<Report, String> {

@@ -89,6 +89,9 @@ fn list(answer: &Value, name: &str) -> Vec<Value> {
     answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
+/// A store that is elsewhere and has not answered for this long is said to be away.
+const SILENT_S: f64 = 3.0;
+
 /// The columns of the table.
 pub(super) const COLUMNS: [Column; 10] = [
     ("GROUP", "group", false),
@@ -124,7 +127,20 @@ impl Picture {
             thousands(number(upstream, "/active_groups") as u64),
             age(number(status, "/backlog/oldest_age_s")),
         );
-        vec![node, self.slots(), self.alerts()]
+        let store = self.store();
+        [node, self.slots()].into_iter().chain(store).chain([self.alerts()]).collect()
+    }
+
+    /// Where the store is elsewhere: whether it answers, and what waits for it here.
+    fn store(&self) -> Option<String> {
+        let silent = self.status.pointer("/store/silent_s").and_then(Value::as_f64)?;
+        let answers =
+            if silent < SILENT_S { "answers".to_owned() } else { format!("has not answered for {}", age(silent)) };
+        let spool = match self.status.pointer("/store/spool").filter(|spool| !spool.is_null()) {
+            None => "no spool".to_owned(),
+            Some(spool) => format!("{} events in the spool", thousands(number(spool, "/events") as u64)),
+        };
+        Some(format!("store: Redis {answers}; {spool}"))
     }
 
     fn slots(&self) -> String {

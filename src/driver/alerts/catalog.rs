@@ -43,6 +43,8 @@ kinds! {
     DiskFilling,
     DiskLow,
     StorePollAge,
+    StoreAway,
+    SpoolHeld,
     InvariantViolated,
     ConfigurationRefused,
 }
@@ -291,10 +293,36 @@ impl Kind {
                 severity: Page,
                 after: s(0),
                 clear: s(10),
-                when: "`fairlane_store_poll_age_seconds` is above 10: the delivery loop made no turn",
+                when: "the delivery loop made no turn for 10 s",
                 means: "Nothing is stored or delivered: the machine is starved, its disk hangs, or the gateway has a fault.",
                 remedy: "Look at the machine's load and disk; /healthz is red, so a supervisor may restart the process. A restart is safe.",
                 press: &["fairlane doctor"],
+            },
+            Self::StoreAway => Row {
+                name: "store_away",
+                severity: Page,
+                after: s(0),
+                clear: s(10),
+                when: "Redis did not answer this node for 10 s (`fairlane_store_poll_age_seconds`)",
+                means: "Nothing is delivered: what is queued is in Redis. With a spool (`store.redis.spool`) new events are kept on this \
+                        node and answered 200, but for those of sources with `order`, which get 503; without one, or when it is full, \
+                        all of them do.",
+                remedy: "Bring Redis back: is it running, can this machine reach it, is it loading its data, has a failover ended? Nothing \
+                         has to be done here: the node connects by itself, and what is in the spool goes to Redis in its order. Keep the \
+                         spool's folder if this node has to be replaced meanwhile.",
+                press: &["fairlane doctor"],
+            },
+            Self::SpoolHeld => Row {
+                name: "spool_held",
+                severity: Ticket,
+                after: s(300),
+                clear: s(10),
+                when: "events are in the spool for 5 min although Redis answers this node",
+                means: "These events were answered 200 and wait where nobody delivers them: a shard of Redis is away or has no memory \
+                        left, their group has as many events waiting as it may, or they cannot be read.",
+                remedy: "See which groups they are of (the API marks such events `spooled`) and whether those have reached their backlog; \
+                         look at the memory and the shards of Redis, and into the log for damaged events.",
+                press: &["fairlane events --status queued --json", "fairlane doctor"],
             },
             Self::InvariantViolated => Row {
                 name: "invariant_violated",

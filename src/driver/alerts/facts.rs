@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::deliver::AddressView;
 use crate::engine::Survey;
 use crate::event::{Mono, Now, Wall};
+use crate::store::SpoolUsage;
 
 /// Numbers of one moment.
 #[derive(Clone, Debug)]
@@ -21,6 +22,10 @@ pub(super) struct Facts {
     pub(super) room: u64,
     /// Bytes until everybody is refused.
     pub(super) room_bytes: u64,
+    /// For how long a store that is elsewhere has not answered; zero for one that is here.
+    pub(super) silent: Duration,
+    /// What is in the spool, where there is one.
+    pub(super) spool: Option<SpoolUsage>,
     /// Whether the file on disk is what runs.
     pub(super) config_ok: bool,
     /// How the upstream's addresses stand.

@@ -10,7 +10,7 @@ use super::*;
 use crate::deliver::{AddressState, AddressView};
 use crate::engine::{BreakerState, DedicatedInfo, DedicatedView, Dedication, Engine, Found, GroupView, Survey};
 use crate::event::{Group, Mono, Now};
-use crate::store::Usage;
+use crate::store::{SpoolUsage, Usage};
 
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -53,6 +53,8 @@ fn world() -> World {
         sources: Vec::new(),
         room: Usage::UNLIMITED,
         room_bytes: Usage::UNLIMITED,
+        silent: Duration::ZERO,
+        spool: None,
         config_ok: true,
         addresses: Vec::new(),
     };
@@ -138,6 +140,10 @@ fn laid_out(w: &mut World, groups: Vec<(u16, u64)>) {
     let survey = w.survey();
     survey.unpaused = groups.iter().map(|(_, events)| events).sum();
     survey.largest = groups.into_iter().map(|(shard, events)| (of_shard(shard), events, s(400))).collect();
+}
+
+fn spool(events: u64) -> SpoolUsage {
+    SpoolUsage { events, room_bytes: 1 << 30, ..SpoolUsage::default() }
 }
 
 /// What makes an alert fire, and what ends it; by kind.
@@ -261,6 +267,8 @@ const CASES: &[Case] = &[
     ),
     (Kind::DiskLow, |w| w.facts.room = 1_900, |w| w.facts.room = 2_100),
     (Kind::StorePollAge, |w| w.facts.beat_age = s(11), |w| w.facts.beat_age = s(0)),
+    (Kind::StoreAway, |w| w.facts.silent = s(11), |w| w.facts.silent = s(0)),
+    (Kind::SpoolHeld, |w| w.facts.spool = Some(spool(3)), |w| w.facts.spool = Some(spool(0))),
     (
         Kind::InvariantViolated,
         |w| w.survey().violations = 1,
@@ -512,6 +520,30 @@ fn while_the_driver_does_not_answer_what_only_it_knows_stays_as_it_is() {
     w.facts.beat_age = s(0);
     w.run(MIN);
     assert_eq!(w.heard(), ["-store_poll_age", "-backlog_age a"]);
+}
+
+#[test]
+fn a_store_that_is_away_says_what_becomes_of_new_events() {
+    let mut w = world();
+    let mut said = |spool: Option<SpoolUsage>| {
+        w.facts.spool = spool;
+        w.facts.silent = s(60);
+        w.run(4);
+        let what = w.board.firing().into_iter().find(|alert| alert.name == "store_away").map(|alert| alert.what);
+        what.unwrap_or_default()
+    };
+    assert_eq!(said(None), "Redis did not answer for 60 s; there is no spool, so new events get 503");
+    assert_eq!(
+        said(Some(spool(1))),
+        "Redis did not answer for 60 s; 1 event is in the spool, which has room for 1.0 GiB more"
+    );
+    let full = SpoolUsage { room_bytes: 0, ..spool(7) };
+    assert_eq!(said(Some(full)), "Redis did not answer for 60 s; the spool is full with 7 events: new events get 503");
+    // What is in it is on its way as soon as the store is back.
+    w.facts.silent = s(0);
+    w.facts.spool = Some(spool(9));
+    w.run(MIN);
+    assert_eq!(w.heard(), ["+store_away", "-store_away"]);
 }
 
 #[test]

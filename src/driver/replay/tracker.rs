@@ -149,6 +149,11 @@ impl Tracker {
         inner.out.get(&seq).map(|out| out.reason.clone()).filter(|reason| !reason.is_empty())
     }
 
+    /// One under way.
+    pub(in crate::driver) fn of_seq(&self, seq: Seq) -> Option<Out> {
+        self.inner.lock().out.get(&seq).cloned()
+    }
+
     /// All of them.
     pub(in crate::driver) fn out(&self) -> Vec<Out> {
         self.inner.lock().out.values().cloned().collect()

@@ -10,6 +10,7 @@ mod fair;
 mod live;
 pub(super) mod model;
 mod outage;
+mod parked;
 mod props;
 mod rig;
 mod rules;

@@ -283,5 +283,7 @@ pub(super) fn usage(core: &Core) -> Usage {
         oldest: state.sums.received.first().map(Wall),
         room,
         room_bytes,
+        answered: None,
+        spool: None,
     }
 }

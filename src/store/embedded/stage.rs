@@ -122,7 +122,9 @@ impl<'a> Stage<'a> {
 
     /// The event that this one repeats. The dead one was never delivered, so what repeats it is wanted.
     fn repeated(&self, event: &Event) -> Result<Option<EventId>, Error> {
-        let Some(fingerprint) = &event.fingerprint else { return Ok(None) };
+        let Some(fingerprint) = event.fingerprint.as_ref().filter(|_| self.core.options.suppress_repeats) else {
+            return Ok(None);
+        };
         let known = match self.known.get(&fingerprint.hash) {
             Some(known) => Some(*known),
             None => self.core.known(&fingerprint.hash)?,

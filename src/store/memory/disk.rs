@@ -469,6 +469,7 @@ impl Disk {
             oldest: self.received.first().map(|&(received, _)| received),
             room: Usage::UNLIMITED,
             room_bytes: Usage::UNLIMITED,
+            ..Usage::default()
         }
     }
 }

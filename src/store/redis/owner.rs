@@ -125,6 +125,12 @@ impl Redis {
         }
     }
 
+    /// Whether this process holds a shard, as far as it knows: what is read of one that it does not hold is empty and says nothing.
+    #[must_use]
+    pub fn holds(&self, shard: Shard) -> bool {
+        self.local(shard).is_some_and(|local| local.epoch().is_some())
+    }
+
     /// Prolongs leases to `lease` from the moment at which Redis reads this; one answer a shard, `false` where it is not held as that
     /// epoch any more.
     pub async fn renew(&self, held: &[(Shard, Epoch)], lease: Duration) -> Vec<Result<bool, Error>> {

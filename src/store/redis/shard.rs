@@ -8,8 +8,8 @@ use crate::event::Seq;
 /// doubles of Redis and its scripts.
 const NUMBER_BITS: u32 = 43;
 
-/// Shards there may be.
-pub const SHARDS_MAX: u16 = 1 << (53 - NUMBER_BITS);
+/// Shards there may be. Seqs of the one after the last are those of a node's spool.
+pub const SHARDS_MAX: u16 = (1 << (53 - NUMBER_BITS)) - 1;
 
 /// A fixed slice of all groups, from 0: the unit that moves between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

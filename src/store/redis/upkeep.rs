@@ -275,6 +275,7 @@ impl Redis {
             free: if memory.max == 0 { u64::MAX } else { memory.max.saturating_sub(memory.used) },
             room: memory.room(),
             room_bytes: memory.room_bytes(),
+            answered: Some(self.last_answer()),
             ..Usage::default()
         };
         for local in self.held().into_iter().filter_map(|shard| self.local(shard)) {

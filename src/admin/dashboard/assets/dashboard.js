@@ -60,19 +60,27 @@ function refresh(page) {
   if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
 }
 
+// After a refusal, which is about all pages that are open.
+const AGAIN_MS = 10000;
+
 function watch() {
   const state = document.getElementById("live-state");
   let source = null;
   const open = () => {
-    if (source) return;
+    if (source || document.hidden) return;
     source = new EventSource(location.pathname + location.search);
     source.onmessage = (event) => {
       refresh(event.data);
       state.textContent = "live";
     };
     source.onerror = () => {
-      const over = source.readyState === EventSource.CLOSED;
-      state.textContent = over ? "no longer live: load the page again" : "the connection broke; trying again";
+      // One that was refused, for want of room or of a session, is not asked for again by the browser itself.
+      const refused = source.readyState === EventSource.CLOSED;
+      state.textContent = refused ? "not live for now; trying again" : "the connection broke; trying again";
+      if (refused) {
+        close();
+        setTimeout(open, AGAIN_MS);
+      }
     };
   };
   const close = () => {
@@ -82,7 +90,7 @@ function watch() {
   // Nobody looks at a hidden page.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   window.addEventListener("pagehide", close);
-  if (!document.hidden) open();
+  open();
 }
 
 for (const button of document.querySelectorAll("[data-copy]")) {

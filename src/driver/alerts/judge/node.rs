@@ -35,6 +35,7 @@ pub(super) fn judge(facts: &Facts, history: &History, now: Now, findings: &mut V
         let what = format!("the delivery loop made no turn for {}", span(facts.beat_age));
         findings.push(finding(Kind::StorePollAge, what, "fairlane doctor"));
     }
+    findings.extend(away(facts));
     if let Some((at, all)) = history.violated().filter(|(at, _)| now.mono.since(at.mono) < VIOLATED) {
         let which = facts.survey.as_ref().and_then(|survey| survey.last_violation).unwrap_or("the log says which");
         let ago = span(now.mono.since(at.mono));
@@ -49,6 +50,31 @@ pub(super) fn judge(facts: &Facts, history: &History, now: Now, findings: &mut V
         let what = "the configuration on disk was refused; what ran before goes on".to_owned();
         findings.push(finding(Kind::ConfigurationRefused, what, "fairlane check"));
     }
+}
+
+/// The store that is elsewhere, and what waits for it here.
+fn away(facts: &Facts) -> Option<Finding> {
+    let waiting = facts.spool.map_or(0, |spool| spool.events);
+    if facts.silent > STUCK {
+        let silence = span(facts.silent);
+        let here = match facts.spool {
+            None => "there is no spool, so new events get 503".to_owned(),
+            Some(spool) if spool.room_bytes == 0 => {
+                format!("the spool is full with {}: new events get 503", count(waiting, "event", "events"))
+            }
+            Some(spool) => format!(
+                "{} in the spool, which has room for {} more",
+                count(waiting, "event is", "events are"),
+                bytes(spool.room_bytes)
+            ),
+        };
+        let what = format!("Redis did not answer for {silence}; {here}");
+        return Some(finding(Kind::StoreAway, what, "fairlane doctor"));
+    }
+    (waiting > 0).then(|| {
+        let what = format!("{} in the spool although Redis answers", count(waiting, "event is", "events are"));
+        finding(Kind::SpoolHeld, what, "fairlane events --status queued --json")
+    })
 }
 
 /// Addresses of the upstream that are left out.

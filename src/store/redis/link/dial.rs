@@ -21,7 +21,7 @@ const WAITAOF: Version = Version(7, 2);
 
 /// What makes what was written over a connection as durable as it has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Confirm {
+pub(in crate::store::redis) enum Confirm {
     /// The answer does.
     Answer,
     /// `WAIT`, for so many replicas.

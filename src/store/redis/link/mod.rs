@@ -27,14 +27,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use redis::Value;
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, Value};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use call::{Answer, Call, Script, Tag, Unanswered};
 pub use hear::Hearing;
 
-use self::dial::{Confirm, Live};
+use self::dial::Live;
+pub(super) use self::dial::{Append, Confirm, Version, on_disk};
 use self::judge::Next;
 use self::map::{Map, Witness};
 use self::node::Node;
@@ -159,6 +161,20 @@ impl Link {
         hearing
     }
 
+    /// Every server that has keys, found out anew, and how many slots nobody has; an error in words.
+    pub(super) async fn servers(&self, within: Duration) -> Result<(Vec<Address>, u16), String> {
+        let found = tokio::time::timeout(within, self.inner.refresh(self.inner.generation())).await;
+        found.unwrap_or_else(|_elapsed| Err(format!("no answer within {} ms", within.as_millis())))?;
+        let map = self.inner.map.borrow();
+        Ok((map.servers(), map.uncovered()))
+    }
+
+    /// A connection of its own to a server, whatever that is; an error in words.
+    pub(super) async fn connect(&self, address: &Address) -> Result<Direct, String> {
+        let server = &self.inner.server;
+        Ok(Direct(dial::connect(server, address, &server.user, server.db).await?))
+    }
+
     /// When a server answered last; the moment at which the link was made where none has.
     #[must_use]
     pub fn last_answer(&self) -> Mono {
@@ -169,6 +185,20 @@ impl Link {
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.inner.server
+    }
+}
+
+/// A connection to one server, for asking it about itself.
+pub(super) struct Direct(MultiplexedConnection);
+
+impl Direct {
+    /// The answers to commands without keys; an error in words.
+    pub(super) async fn ask(&mut self, questions: &Pipeline, within: Duration) -> Result<Vec<Value>, String> {
+        let answers = self.0.send_packed_commands(questions, 0, questions.len());
+        match tokio::time::timeout(within, answers).await {
+            Ok(answers) => answers.map_err(|error| judge::words(&error)),
+            Err(_elapsed) => Err(format!("no answer within {} ms", within.as_millis())),
+        }
     }
 }
 
