@@ -1,6 +1,5 @@
 //! What `make dist` makes around the binary, without building one: the archive, the bill of materials, licences, checksums.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::indexing_slicing, reason = "likewise")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::panic, reason = "likewise")]
 #![expect(clippy::indexing_slicing, reason = "likewise")]
-#![expect(clippy::print_stdout, reason = "what is left out has to be seen")]
 
 #[path = "monitoring/dashboard.rs"]
 mod dashboard;
