@@ -7,6 +7,8 @@
 mod append;
 #[path = "store/elsewhere.rs"]
 mod elsewhere;
+#[path = "store/in_shards.rs"]
+mod in_shards;
 #[path = "store/lists.rs"]
 mod lists;
 #[path = "store/lockstep.rs"]
@@ -15,6 +17,8 @@ mod lockstep;
 mod on_redis;
 #[path = "store/outages.rs"]
 mod outages;
+#[path = "store/owners.rs"]
+mod owners;
 #[path = "store/power.rs"]
 mod power;
 #[path = "store/queues.rs"]
@@ -149,6 +153,42 @@ contract!(away: crate::spool::Away =>
 );
 // A server of its own for each case; with one shard its seqs are those of any other store.
 contract!(in_redis: crate::on_redis::OnRedis<1>);
+// With more shards the cases that do not count on one row of seqs; tests/store/in_shards.rs has the others in its own words.
+contract!(in_seven_shards: crate::on_redis::OnRedis<7> =>
+    append::{
+        a_batch_is_there_whole_and_in_order_after_a_crash
+        every_field_of_an_event_comes_back
+        header_lines_come_back_in_their_order
+    }
+    settle::{
+        a_settlement_may_be_repeated
+        begun_counts_an_attempt_and_leaves_the_event_open
+        a_retry_waits_for_its_due_time
+        a_released_event_is_fresh_at_its_old_place
+        ended_events_leave_their_lane_and_stay_readable
+        pending_ones_end_from_wherever_they_stand
+        interruptions_in_a_row_are_counted_and_another_end_resets_them
+        a_story_has_its_attempts_exactly_and_oldest_first
+        an_event_may_be_requeued_again_and_again
+        only_ended_events_are_requeued
+    }
+    queues::{
+        load_gives_fresh_events_alone
+        due_is_ordered_over_all_lanes_by_time_then_seq
+        lanes_are_paged_in_the_order_of_their_names
+        parts_of_a_group_are_lanes_of_their_own
+        a_lane_is_gone_with_its_last_pending_event_and_comes_back
+    }
+    lists::{
+        a_list_that_is_paged_while_events_end_misses_none
+    }
+    survival::{
+        what_was_open_in_a_crash_is_open_after_it
+        interruptions_are_counted_over_crashes
+        a_closed_store_answers_nothing
+        an_open_store_admits_every_group
+    }
+);
 
 /// The walk itself: two in-memory stores cannot differ, but every step of theirs is checked for answers that contradict
 /// one another.

@@ -119,6 +119,33 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_a_batch_that_the_store_takes_in_part_each_sender_learns_its_own() {
+    let world = world();
+    world.memory.cap(&Group::of(&["g"]), 2);
+    let gate = world.memory.hold_next(Call::Append);
+    let first = world.submit(1, 1);
+    settle().await;
+    // These three gather while the first one is on its way, and go as one batch.
+    let held = world.memory.hold_next(Call::Append);
+    let later: Vec<_> = [2, 3, 4].map(|number| world.submit(number, 1)).into();
+    settle().await;
+    let begin = world.memory.hold_next(Call::Settle);
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(Seq(1)));
+    settle().await;
+    held.open();
+    let mut answers = Vec::new();
+    for answer in later {
+        answers.push(answer.await.unwrap());
+    }
+    let full = Err(Shed::Backlog(BACKLOG_AGAIN));
+    assert_eq!(answers, [Ok(Seq(2)), full, full], "and an event that was refused is not there");
+    assert_eq!(world.stored().await, 2);
+    begin.open();
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_is_answered_before_the_commit_and_everybody_after_it() {
     let w = world();
     let mut gate = w.memory.hold_next(Call::Append);

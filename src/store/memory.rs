@@ -18,6 +18,7 @@
 //! | [`Memory::poison`] | [`Error::Poisoned`] on every write, [`LaneStore::poisoned`] resolves | what was before |
 //! | [`Memory::set_capacity`] | [`Error::Full`], [`Refusal::Full`] | what was before; settlements go on |
 //! | [`Memory::refuse`] | [`Refusal::GroupTooLarge`] for one group | (`admits` alone: an append is not looked at) |
+//! | [`Memory::cap`] | [`Refusal::Backlog`] for events of one group above it | the rest of the batch |
 //! | [`Memory::crash`] | [`Error::Unavailable`] on the old handles, also for calls that wait at a gate | what was before |
 //!
 //! An error that leaves the outcome unknown ([`Error::Poisoned`], [`Error::Corrupt`], [`Error::Locked`]) poisons
@@ -178,6 +179,11 @@ impl Memory {
     /// [`LaneStore::admits`] answers [`Refusal::GroupTooLarge`] for `group` until [`Memory::allow`].
     pub fn refuse(&self, group: &Group) {
         self.shared.core.lock().refused.insert(group.clone());
+    }
+
+    /// From now on an append refuses what would bring more than so many pending events of `group`, and takes the rest of its batch.
+    pub fn cap(&self, group: &Group, events: u64) {
+        self.shared.core.lock().disk.set_cap(group.clone(), events);
     }
 
     /// Takes back [`Memory::refuse`].

@@ -12,6 +12,8 @@
 //! - Shards fail one by one: an append says for each event what became of it ([`Appended::places`]).
 //! - `lanes`, `load`, `due`, `open` and `usage` speak of the shards that are held here; `read`, `find` and `list` of all.
 //! - A lane is in the shard of its group's name. Repeats are known within a shard: what repeats an event is of the same group.
+//! - A group that is pinned elsewhere has what it had before in its old shard, under the same lanes: a node that holds both sees one lane,
+//!   the events of the lower shard first.
 
 mod append;
 mod checkup;
@@ -113,7 +115,6 @@ impl Redis {
             link,
         });
         store.agree_on_shards().await?;
-        store.look_after().await?;
         let hearing = store.link.hear(&store.channel);
         let mut tasks = store.tasks.lock();
         tasks.spawn(upkeep::hear(Arc::downgrade(&store), hearing));

@@ -231,9 +231,9 @@ impl<S: Subject> World<S> {
 
     /// Appends a batch; its seqs.
     pub(crate) async fn append_batch(&mut self, batch: Vec<Arc<Event>>) -> Vec<Seq> {
-        let count = batch.len() as u64;
-        let first = self.store().append(batch).await.unwrap().first;
-        (0..count).map(|i| Seq(first.0 + i)).collect()
+        let count = batch.len();
+        let appended = self.store().append(batch).await.unwrap();
+        (0..count).map(|number| appended.place(number).unwrap()).collect()
     }
 
     /// Settles one event now, which must change something.

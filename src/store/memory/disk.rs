@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-use crate::event::{Event, EventId, Lane, Seq, Wall};
+use crate::event::{Event, EventId, Group, Lane, Seq, Wall};
 use crate::store::{
-    Appended, AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Repeat, Retention, Settlement, Status,
-    Story, Usage, Verdict,
+    Appended, AttemptNote, Error, LaneSummary, Page, Pending, Query, Record, Refusal, Repeat, Retention, Settlement,
+    Status, Story, Usage, Verdict,
 };
 
 /// What an event stands on, apart from its own bytes: ids, times, numbers. It keeps empty events from being free.
@@ -22,6 +22,8 @@ const SCAN_MAX: usize = 10_000;
 pub(super) struct Disk {
     retention: Retention,
     capacity: Option<u64>,
+    /// Pending events that these groups may have.
+    caps: HashMap<Group, u64>,
     /// The last seq given.
     last: u64,
     entries: BTreeMap<Seq, Entry>,
@@ -239,6 +241,7 @@ impl Disk {
         Self {
             retention,
             capacity: None,
+            caps: HashMap::new(),
             last: 0,
             entries: BTreeMap::new(),
             ids: HashMap::new(),
@@ -255,6 +258,17 @@ impl Disk {
 
     pub(super) fn set_capacity(&mut self, bytes: Option<u64>) {
         self.capacity = bytes;
+    }
+
+    pub(super) fn set_cap(&mut self, group: Group, events: u64) {
+        self.caps.insert(group, events);
+    }
+
+    /// Whether as many events of a group are pending as may be.
+    fn is_capped(&self, group: &Group) -> bool {
+        let pending =
+            || self.lanes.iter().filter(|(lane, _)| lane.group == *group).map(|(_, of)| of.pending).sum::<u64>();
+        self.caps.get(group).is_some_and(|cap| pending() >= *cap)
     }
 
     /// Whether pending events alone leave no room for another.
@@ -277,29 +291,42 @@ impl Disk {
         let batch: Vec<Entry> = batch.into_iter().map(Entry::new).collect();
         self.make_room(batch.iter().map(|entry| u64::from(entry.bytes)).sum())?;
         for (number, mut entry) in batch.into_iter().enumerate() {
-            if let Some(of) = self.repeated(&entry.event) {
-                appended.repeats.push(Repeat { number, of });
-                entry.suppress(of);
+            match self.repeated(&entry.event) {
+                Some(of) => {
+                    appended.repeats.push(Repeat { number, of });
+                    entry.suppress(of);
+                }
+                None if self.is_capped(&entry.event.lane.group) => {
+                    appended.places.push(Err(Refusal::Backlog));
+                    continue;
+                }
+                None => self.know(&entry.event),
             }
             let seq = self.next_seq();
+            appended.places.push(Ok(seq));
             self.put(seq, entry);
+        }
+        if appended.places.iter().all(Result::is_ok) {
+            appended.places.clear();
         }
         Ok(appended)
     }
 
-    /// The event that this one repeats; when it repeats none, repeats are known by it from now on.
-    fn repeated(&mut self, event: &Event) -> Option<EventId> {
+    /// The event that this one repeats.
+    fn repeated(&self, event: &Event) -> Option<EventId> {
         let fingerprint = event.fingerprint?;
         let dead = |id: &EventId| {
             let entry = self.ids.get(id).and_then(|seq| self.entries.get(seq));
             entry.is_some_and(|entry| matches!(entry.stage, Stage::Dead { .. }))
         };
-        match self.known.get(&fingerprint.hash) {
-            Some((id, until)) if event.received < *until && !dead(id) => Some(*id),
-            _ => {
-                self.known.insert(fingerprint.hash, (event.id, event.received.plus(fingerprint.window)));
-                None
-            }
+        let (id, until) = self.known.get(&fingerprint.hash)?;
+        (event.received < *until && !dead(id)).then_some(*id)
+    }
+
+    /// From now on repeats are known by this event.
+    fn know(&mut self, event: &Event) {
+        if let Some(fingerprint) = event.fingerprint {
+            self.known.insert(fingerprint.hash, (event.id, event.received.plus(fingerprint.window)));
         }
     }
 

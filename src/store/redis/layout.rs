@@ -21,10 +21,12 @@
 //! | `:o` | sorted set | open events, by n |
 //! | `:r` | sorted set | retrying events, as due time (u64) and n, in the order of bytes |
 //! | `:e:d` `:e:x` `:e:s` | sorted set | delivered or discarded, dead, suppressed events, by their ends |
+//! | `:k` | sorted set | dead events, by n: they are listed often and are few among many |
 //! | `:d:<fingerprint>` | text, expires | the end of its window (double) and the id of the event that repeats are known by |
 //! | `:c:<receipt>` | text, expires | what a requeue gave, for its repetition |
 //!
-//! A shard without events has `:m` and `:owner`; a lane without pending events has nothing.
+//! A shard without events has `:m` and `:owner`, the first one `:shards` besides (how many there are); a lane without pending events has
+//! nothing.
 //!
 //! # A state
 //!
@@ -324,3 +326,6 @@ pub(super) fn place(seq: Seq, shards: u16) -> Option<(Shard, u64)> {
     let (shard, number) = Shard::of(seq);
     (shard.0 < shards && seq.0 < 1 << 53).then_some((shard, number))
 }
+
+#[cfg(test)]
+mod tests;

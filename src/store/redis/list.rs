@@ -100,6 +100,9 @@ impl Redis {
             })
             .collect();
         let group = query.group.as_ref().map_or("", |group| group.as_str());
+        let bound_of = |at: Option<Wall>| at.map_or_else(String::new, |at| at.0.to_string());
+        let texts: Vec<&str> =
+            [query.source.as_deref(), query.provider_event_id.as_deref()].into_iter().flatten().collect();
         self.script(shard, &SCAN)
             .arg(if query.oldest_first { "up" } else { "down" })
             .arg(behind)
@@ -109,6 +112,9 @@ impl Redis {
             .arg(group)
             .arg(limit + 1)
             .arg(budget)
+            .arg(bound_of(query.since))
+            .arg(bound_of(query.until))
+            .arg(texts)
     }
 
     /// What all shards gave, as far as each of them was looked at.

@@ -29,6 +29,8 @@ pub(super) struct Settling {
     last: u64,
     /// A call that was not answered: it is finished before anything else, since it may have been carried out.
     pub(super) unfinished: Option<(u64, Vec<Settlement>)>,
+    /// What was carried out of a batch that failed elsewhere: its caller repeats all of it.
+    pub(super) done: Vec<Settlement>,
 }
 
 impl Settling {
@@ -39,10 +41,10 @@ impl Settling {
         }
     }
 
-    /// The number of the next call.
-    pub(super) fn next(&mut self) -> u64 {
+    /// Notes a call before it is sent, so that also a caller that stops waiting leaves it noted.
+    pub(super) fn begin(&mut self, run: Vec<Settlement>) {
         self.last += 1;
-        self.last
+        self.unfinished = Some((self.last, run));
     }
 }
 

@@ -1,5 +1,7 @@
 //! What waits: lanes, fresh, retrying and open events of the shards that are held here, and what was appended to them of late.
 
+use std::collections::BTreeMap;
+
 use redis::Value;
 
 use super::Redis;
@@ -29,53 +31,72 @@ impl Redis {
         let held = self.held();
         self.count(&held).await?;
         let calls = held.iter().map(|shard| self.script(*shard, &LANES)).collect();
-        let mut names: Vec<(Lane, Shard)> = Vec::new();
+        let mut names: BTreeMap<Lane, Vec<Shard>> = BTreeMap::new();
         for (shard, answer) in held.iter().zip(self.run(calls).await) {
             let [all, _told] = layout::exactly(answer?, "lanes")?;
             for name in layout::parts(all)? {
-                names.push((layout::lane(&layout::bytes(name)?)?, *shard));
+                names.entry(layout::lane(&layout::bytes(name)?)?).or_default().push(*shard);
             }
         }
-        names.retain(|(lane, _)| after.as_ref().is_none_or(|after| lane > after));
-        names.sort_unstable();
+        let mut names = names.into_iter().filter(|(lane, _)| after.as_ref().is_none_or(|after| lane > after));
         let mut found = Vec::new();
-        let mut rest = names.as_slice();
         // A lane that ended meanwhile leaves its place to the next one: an empty page would be taken for the end.
-        while found.len() < limit && !rest.is_empty() {
-            let (some, others) = rest.split_at(rest.len().min(limit - found.len()));
-            rest = others;
-            found.extend(self.sum_up(some).await?);
+        while found.len() < limit {
+            let some: Vec<(Lane, Vec<Shard>)> = names.by_ref().take(limit - found.len()).collect();
+            if some.is_empty() {
+                break;
+            }
+            found.extend(self.sum_up(&some).await?);
         }
         Ok(found)
     }
 
     /// The summaries of lanes, in their order, without those that have ended.
-    async fn sum_up(&self, lanes: &[(Lane, Shard)]) -> Result<Vec<LaneSummary>, Error> {
-        let mut found = Vec::with_capacity(lanes.len());
+    async fn sum_up(&self, lanes: &[(Lane, Vec<Shard>)]) -> Result<Vec<LaneSummary>, Error> {
+        let mut found: BTreeMap<Lane, LaneSummary> = BTreeMap::new();
         for shard in self.held() {
-            let own: Vec<&Lane> = lanes.iter().filter(|(_, of)| *of == shard).map(|(lane, _)| lane).collect();
+            let own: Vec<&Lane> = lanes.iter().filter(|(_, of)| of.contains(&shard)).map(|(lane, _)| lane).collect();
             for some in own.chunks(LANES_MAX) {
                 let call = some.iter().fold(self.script(shard, &LANES), |call, lane| call.arg(layout::lane_name(lane)));
                 for (lane, sums) in some.iter().zip(layout::parts(self.one(call).await?)?) {
-                    found.extend(summary((*lane).clone(), &layout::bytes(sums)?)?);
+                    let Some(part) = summary((*lane).clone(), &layout::bytes(sums)?)? else { continue };
+                    match found.get_mut(*lane) {
+                        Some(whole) => add(whole, &part),
+                        None => drop(found.insert(part.lane.clone(), part)),
+                    }
                 }
             }
         }
-        found.sort_unstable_by(|a, b| a.lane.cmp(&b.lane));
-        Ok(found)
+        Ok(found.into_values().collect())
     }
 
     pub(super) async fn load_lane(&self, lane: Lane, after: Seq, limit: usize) -> Result<Vec<Pending>, Error> {
-        let shard = self.shard_of(&lane.group);
-        let mut found: Vec<Pending> = Vec::new();
-        if self.local(shard).is_none_or(|local| local.epoch().is_none()) {
-            self.is_open()?;
-            return Ok(found);
+        self.is_open()?;
+        let mut found = Vec::new();
+        for shard in self.held().into_iter().filter(|shard| self.may_have(*shard, &lane)) {
+            if let Some(behind) = behind(shard, after).filter(|_| found.len() < limit) {
+                self.load_from(shard, &lane, behind, limit, &mut found).await?;
+            }
         }
-        let Some(mut behind) = behind(shard, after) else { return Ok(found) };
+        Ok(found)
+    }
+
+    /// Whether a lane may have events in a shard: in its own one, and with pins in the one that it had before.
+    fn may_have(&self, shard: Shard, lane: &Lane) -> bool {
+        self.pins.read().is_some() || self.shard_of(&lane.group) == shard
+    }
+
+    async fn load_from(
+        &self,
+        shard: Shard,
+        lane: &Lane,
+        mut behind: u64,
+        limit: usize,
+        found: &mut Vec<Pending>,
+    ) -> Result<(), Error> {
         while found.len() < limit {
             let wanted = (limit - found.len()).min(ROWS_MAX);
-            let call = self.script(shard, &QUEUES).arg("load").arg(behind).arg(wanted).arg(layout::lane_name(&lane));
+            let call = self.script(shard, &QUEUES).arg("load").arg(behind).arg(wanted).arg(layout::lane_name(lane));
             let looked = looked(shard, self.one(call).await?)?;
             let full = looked.pending.len() == wanted;
             let last = looked.pending.last().map(|pending| Shard::of(pending.seq).1);
@@ -86,7 +107,7 @@ impl Redis {
                 _ => break,
             };
         }
-        Ok(found)
+        Ok(())
     }
 
     pub(super) async fn due_after(&self, mut after: Option<(Wall, Seq)>, limit: usize) -> Result<Vec<Pending>, Error> {
@@ -189,4 +210,12 @@ pub(super) fn summary(lane: Lane, sums: &[u8]) -> Result<Option<LaneSummary>, Er
     let sum = |value| whole(value).unwrap_or(0);
     let oldest = Wall(sum(oldest));
     Ok(Some(LaneSummary { lane, fresh: sum(fresh), retrying: sum(retrying), bytes: sum(bytes), oldest }))
+}
+
+/// One lane's sums in two shards.
+fn add(whole: &mut LaneSummary, part: &LaneSummary) {
+    whole.fresh += part.fresh;
+    whole.retrying += part.retrying;
+    whole.bytes += part.bytes;
+    whole.oldest = whole.oldest.min(part.oldest);
 }

@@ -40,56 +40,79 @@ impl Redis {
                 None => ignored += 1,
             }
         }
-        for settled in join_all(shards.into_iter().map(|(shard, batch)| self.settle_shard(shard, batch))).await {
-            ignored += settled?;
+        let settled = join_all(shards.into_iter().map(|(shard, batch)| self.settle_shard(shard, batch))).await;
+        let failed = settled.iter().find_map(|(_, _, settled)| settled.clone().err());
+        for (shard, done, settled) in settled {
+            match (&failed, self.local(shard)) {
+                (Some(_), Some(local)) => local.settling.lock().await.done.extend(done),
+                _ => ignored += settled.unwrap_or(0),
+            }
         }
-        Ok(ignored)
+        failed.map_or(Ok(ignored), Err)
     }
 
-    async fn settle_shard(&self, shard: Shard, mut batch: Vec<Settlement>) -> Result<usize, Error> {
-        let Some(local) = self.local(shard) else { return Ok(batch.len()) };
+    /// Settles for one shard; what was carried out of it, and how many settlements changed nothing.
+    async fn settle_shard(
+        &self,
+        shard: Shard,
+        mut batch: Vec<Settlement>,
+    ) -> (Shard, Vec<Settlement>, Result<usize, Error>) {
+        let Some(local) = self.local(shard) else { return (shard, Vec::new(), Ok(batch.len())) };
         let mut settling = local.settling.lock().await;
         // Whose shard it is not any more has nothing to say about its events.
-        let Some(epoch) = local.epoch() else { return Ok(batch.len()) };
+        let Some(epoch) = local.epoch() else { return (shard, Vec::new(), Ok(batch.len())) };
         settling.of(epoch);
-        let mut ignored = 0;
-        if let Some((number, before)) = settling.unfinished.clone() {
-            ignored += self.send(shard, local, epoch, number, &before).await?;
-            settling.unfinished = None;
-            // The caller repeats what failed; it is done now.
-            for settlement in &before {
-                if let Some(at) = batch.iter().position(|other| other == settlement) {
-                    batch.remove(at);
-                }
+        let mut done = std::mem::take(&mut settling.done);
+        let mut ignored = match self.finish(shard, local, &mut settling, epoch).await {
+            Ok((before, ignored)) => {
+                done.extend(before);
+                ignored
+            }
+            Err(error) => return (shard, done, Err(error)),
+        };
+        // The caller repeats what failed; a part of it is done.
+        for settlement in &done {
+            if let Some(at) = batch.iter().position(|other| other == settlement) {
+                batch.remove(at);
             }
         }
         for run in runs(batch) {
-            ignored += match run {
-                Run::Requeue(one) => {
-                    let answer = self.requeue_shard(shard, &[one.seq], one.at).await?;
-                    answer.iter().filter(|pending| pending.is_none()).count()
+            let settled = match run {
+                Run::Requeue(one) => self.requeue_one(shard, one).await,
+                Run::Settle(run) => {
+                    settling.begin(run);
+                    self.finish(shard, local, &mut settling, epoch).await
                 }
-                Run::Settle(run) => self.numbered(shard, local, &mut settling, epoch, run).await?,
             };
+            match settled {
+                Ok((run, more)) => {
+                    done.extend(run);
+                    ignored += more;
+                }
+                Err(error) => return (shard, done, Err(error)),
+            }
         }
-        Ok(ignored)
+        (shard, done, Ok(ignored))
     }
 
-    async fn numbered(
+    /// Carries out what is begun and not answered, if anything is.
+    async fn finish(
         &self,
         shard: Shard,
         local: &Local,
         settling: &mut Settling,
         epoch: Epoch,
-        run: Vec<Settlement>,
-    ) -> Result<usize, Error> {
-        let number = settling.next();
-        // Noted before it is sent: also a caller that stops waiting leaves it so.
-        settling.unfinished = Some((number, run));
-        let run = settling.unfinished.as_ref().map_or(&[][..], |(_, run)| run);
-        let ignored = self.send(shard, local, epoch, number, run).await?;
-        settling.unfinished = None;
-        Ok(ignored)
+    ) -> Result<(Vec<Settlement>, usize), Error> {
+        let Some((number, run)) = &settling.unfinished else { return Ok((Vec::new(), 0)) };
+        let ignored = self.send(shard, local, epoch, *number, run).await?;
+        let run = settling.unfinished.take().map(|(_, run)| run);
+        Ok((run.unwrap_or_default(), ignored))
+    }
+
+    async fn requeue_one(&self, shard: Shard, one: Settlement) -> Result<(Vec<Settlement>, usize), Error> {
+        let answer = self.requeue_shard(shard, &[one.seq], one.at).await?;
+        let ignored = answer.iter().filter(|pending| pending.is_none()).count();
+        Ok((vec![one], ignored))
     }
 
     async fn send(

@@ -113,7 +113,6 @@ impl Redis {
         self.is_open()?;
         let held = self.held();
         self.count(&held).await?;
-        self.measure().await?;
         let now = self.clock.now().wall;
         for family in Family::ALL {
             let kept = family.retention(&self.settings.retention);
@@ -121,6 +120,8 @@ impl Redis {
                 self.forget(&held, family, &until.to_string(), FORGET_ROUNDS).await?;
             }
         }
+        // What follows is about memory, and a server may keep from us how full it is.
+        self.measure().await?;
         if self.memory.lock().room() < GIVE_UP_BELOW {
             self.forget(&held, Family::Delivered, "+inf", 1).await?;
         }
@@ -153,7 +154,7 @@ impl Redis {
         for _ in 0..rounds {
             let call = |shard: &Shard| -> Option<Call> {
                 let epoch = self.local(*shard)?.epoch()?;
-                Some(self.script(*shard, &FORGET).durable().arg(epoch.0).arg(number).arg(until).arg(FORGET_MAX))
+                Some(self.script(*shard, &FORGET).arg(epoch.0).arg(number).arg(until).arg(FORGET_MAX))
             };
             full.retain(|shard| self.local(*shard).is_some_and(|local| local.epoch().is_some()));
             let calls: Vec<Call> = full.iter().filter_map(call).collect();

@@ -8,18 +8,21 @@
 -- event: S (stored), D (stored, and suppressed as a repeat of the id that follows) or B (backlog), its number, an id.
 local FIRST, NOBODY = 4, string.rep('\0', 16)
 local m = read_sums()
-local ids, tails, of_lane, lanes, names, asked, marks = {}, {}, {}, {}, {}, {}, {}
+local ids, tails, of_lane, lanes, names, asked, marks, k = {}, {}, {}, {}, {}, {}, {}, 0
 for i = FIRST, #ARGV, 3 do
-  local text, at, k = ARGV[i], 26, #ids + 1
+  local text, at = ARGV[i], 26
+  k = k + 1
   if byte(text, 25) == 1 then
     at = 58
     asked[#asked + 1] = base .. 'd:' .. sub(text, 26, 41)
   end
   local lane = sub(text, at + 60, at + 59 + unpacked('>I2', text, at + 58))
   ids[k], tails[k], of_lane[k] = sub(text, 1, 16), sub(text, at), lane
-  if not lanes[lane] then names[#names + 1], lanes[lane] = lane, { queue = {}, late = {}, whole = whole_of(lane) } end
+  if not lanes[lane] then
+    names[#names + 1], lanes[lane] = lane, { name = lane, queue = {}, queued = 0, late = {}, whole = whole_of(lane) }
+  end
 end
-if #ids == 0 then return { '', written(m.last), told(m, -2) } end
+if k == 0 then return { '', written(m.last), told(m, -2) } end
 local known = many_of('HMGET', IDS, ids)
 for i, entry in ipairs(many_of('HMGET', LANES, names)) do lanes[names[i]].entry = read_lane(entry) end
 if #asked > 0 then
@@ -50,12 +53,12 @@ end
 
 local now, pages = math.max(m.t, clock()), {}
 local t8 = pack('>I8', now)
-local answer, states, places, suppressed, mine = {}, {}, {}, {}, {}
+local answer, states, places, stored, suppressed, mine, list, listed = {}, {}, {}, 0, {}, {}, nil, 0
 
 -- An event waits in its lane from now on.
-local function queue(lane, w, bytes)
-  local entry, n6 = lane.entry, written(m.last)
-  lane.queue[#lane.queue + 1], lane.queue[#lane.queue + 2] = m.last, n6
+local function queue(lane, w, bytes, n6)
+  local entry, q = lane.entry, lane.queued
+  lane.queue[q + 1], lane.queue[q + 2], lane.queued = m.last, n6, q + 2
   if entry[1] == 0 then
     m.lanes, lane.first = m.lanes + 1, w
   elseif w < entry[5] then
@@ -82,7 +85,6 @@ for i, id in ipairs(ids) do
   local text, tail, lane = ARGV[arg], tails[i], lanes[of_lane[i]]
   local w, cap = unpacked('>I8', tail, 2), unpacked('<d', text, 17)
   local key = byte(text, 25) == 1 and base .. 'd:' .. sub(text, 26, 41)
-  lane.name = of_lane[i]
   local of = key and repeated(key, w)
   if known[i] then
     answer[i] = again(known[i])
@@ -101,18 +103,22 @@ for i, id in ipairs(ids) do
       answer[i] = 'D' .. n6 .. of
     else
       if key then mark_by(key, text) end
-      queue(lane, w, (unpacked('>I4', tail, 50)))
+      queue(lane, w, unpacked('>I4', tail, 50), n6)
       answer[i] = 'S' .. n6 .. NOBODY
     end
-    states[#states + 1], states[#states + 2] = n6, t8 .. tail
-    places[#places + 1], places[#places + 2] = id, n6
+    states[stored + 1], states[stored + 2] = n6, t8 .. tail
+    places[stored + 1], places[stored + 2] = id, n6
+    stored = stored + 2
     local page, b = math.floor(m.last / 256), sub(n6, 6)
-    if #pages == 0 or pages[#pages].page ~= page then pages[#pages + 1] = { page = page } end
-    local list = pages[#pages]
-    list[#list + 1], list[#list + 2], list[#list + 3], list[#list + 4] = 'h' .. b, ARGV[arg + 1], 'b' .. b, ARGV[arg + 2]
+    if not list or list.page ~= page then
+      list, listed = { page = page }, 0
+      pages[#pages + 1] = list
+    end
+    list[listed + 1], list[listed + 2], list[listed + 3], list[listed + 4] = 'h' .. b, ARGV[arg + 1], 'b' .. b, ARGV[arg + 2]
+    listed = listed + 4
   end
 end
-if #states == 0 then return { table.concat(answer), written(m.last), told(m, -2) } end
+if stored == 0 then return { table.concat(answer), written(m.last), told(m, -2) } end
 
 many('HSET', STATES, states)
 many('HSET', IDS, places)
@@ -120,7 +126,7 @@ for _, list in ipairs(pages) do put_page(list.page, list, now) end
 local entries, heads = {}, {}
 for _, name in ipairs(names) do
   local lane = lanes[name]
-  if #lane.queue > 0 then
+  if lane.queued > 0 then
     many('ZADD', base .. 'q:' .. name, lane.queue)
     if #lane.late > 0 then many('ZADD', base .. 'x:' .. name, lane.late) end
     entries[#entries + 1], entries[#entries + 2] = name, lane_text(lane.entry)

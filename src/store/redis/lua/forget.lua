@@ -18,6 +18,7 @@ for i, state in ipairs(many_of('HMGET', STATES, numbers)) do
 end
 many('HDEL', STATES, numbers)
 many('ZREM', ends, numbers)
+if ARGV[2] == '5' then many('ZREM', DEAD, numbers) end
 if #ids > 0 then many('HDEL', IDS, ids) end
 for page, fields in pairs(pages) do
   many('HDEL', base .. 'p:' .. page, fields)

@@ -58,6 +58,7 @@ for i = 1, #ARGV[6], 6 do
       .. pack('>I4', replays) .. sub(state, 58, 65) .. char(flags % 2 == 0 and flags + 1 or flags) .. tail)
     call('HSET', IDS, sub(head, 2, 17), new)
     call('ZREM', ENDS[status], old)
+    if status == 5 then call('ZREM', DEAD, old) end
     call('ZADD', base .. 'q:' .. name, m.last, new)
     local entry, bytes = read_lane(call('HGET', LANES, name)), unpacked('>I4', state, 58)
     if entry[1] == 0 then

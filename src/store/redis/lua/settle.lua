@@ -52,8 +52,8 @@ for p = 1, #batch, 24 do
   end
 end
 
-local states, open, closed, due, undue, ends = {}, {}, {}, {}, {}, {}
-local lanes, names, ended = {}, {}, 0
+local states, open, closed, due, undue, ends, dead = {}, {}, {}, {}, {}, {}, {}
+local lanes, names, ended, changed = {}, {}, 0, 0
 local function lane_with(state)
   local name = lane_of(state)
   if not lanes[name] then lanes[name], names[#names + 1] = { gone = {}, bytes = 0, retrying = 0 }, name end
@@ -63,7 +63,8 @@ for _, n6 in ipairs(numbers) do
   local before, after = was[n6], now[n6]
   if before ~= after then
     local a, b = byte(before, 9), byte(after, 9)
-    states[#states + 1], states[#states + 2] = n6, after
+    states[changed + 1], states[changed + 2] = n6, after
+    changed = changed + 2
     if a == 2 and b ~= 2 then closed[#closed + 1] = n6 end
     if b == 2 and a ~= 2 then open[#open + 1], open[#open + 2] = number(n6), n6 end
     if a == 3 and (b ~= 3 or sub(before, 26, 33) ~= sub(after, 26, 33)) then undue[#undue + 1] = sub(before, 26, 33) .. n6 end
@@ -80,13 +81,15 @@ for _, n6 in ipairs(numbers) do
       if not ends[key] then ends[key] = {} end
       local list = ends[key]
       list[#list + 1], list[#list + 2] = unpacked('>I8', after, 18), n6
+      if b == 5 then dead[#dead + 1], dead[#dead + 2] = number(n6), n6 end
     end
   end
 end
 
-if #states > 0 then many('HSET', STATES, states) end
+if changed > 0 then many('HSET', STATES, states) end
 if #closed > 0 then many('ZREM', OPEN, closed) end
 if #open > 0 then many('ZADD', OPEN, open) end
+if #dead > 0 then many('ZADD', DEAD, dead) end
 if #undue > 0 then many('ZREM', DUE, undue) end
 if #due > 0 then many('ZADD', DUE, due) end
 for key, list in pairs(ends) do many('ZADD', key, list) end

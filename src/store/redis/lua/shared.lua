@@ -4,7 +4,7 @@ local call, sub, byte, char = redis.call, string.sub, string.byte, string.char
 local pack, unpacked = struct.pack, struct.unpack
 local base = sub(KEYS[1], 1, -2)
 local STATES, IDS, LANES, HEADS, OPEN, DUE = base .. 's', base .. 'i', base .. 'l', base .. 'h', base .. 'o', base .. 'r'
-local PAGES, TIMES, PARTS = base .. 'pages', base .. 'times', base .. 'g'
+local PAGES, TIMES, PARTS, DEAD = base .. 'pages', base .. 'times', base .. 'g', base .. 'k'
 local ENDS = { [4] = base .. 'e:d', [5] = base .. 'e:x', [6] = base .. 'e:s', [7] = base .. 'e:d' }
 local NOTHING = '\0\0\0\0\0\0\0\0'
 
