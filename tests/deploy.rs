@@ -356,7 +356,12 @@ fn nginx_in_front_hands_on_what_it_gets() {
     assert!(signed.status.success(), "{}", String::from_utf8_lossy(&signed.stdout));
     let got = upstream.wait_for(1).remove(0);
     assert_eq!((got.target.as_str(), got.body.as_slice()), (target, body.as_bytes()));
-    assert_eq!(got.header("x-forwarded-for"), Some("127.0.0.1, 127.0.0.1").filter(|_| got.header("x-forwarded-for").is_some_and(|v| v.contains(','))).or(Some("127.0.0.1")));
+    assert_eq!(
+        got.header("x-forwarded-for"),
+        Some("127.0.0.1, 127.0.0.1")
+            .filter(|_| got.header("x-forwarded-for").is_some_and(|v| v.contains(',')))
+            .or(Some("127.0.0.1"))
+    );
 }
 
 /// The other two name the same address and wait as long.
@@ -378,7 +383,8 @@ fn the_proxies_lead_to_the_gateway_and_wait_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.yaml");
         std::fs::write(&path, format!("{said}\nsources: [{{ path: /in, verify: none }}]\n")).unwrap();
-        let check = Command::new(env!("CARGO_BIN_EXE_fairlane")).args(["check", "-q", "-c"]).arg(&path).output().unwrap();
+        let check =
+            Command::new(env!("CARGO_BIN_EXE_fairlane")).args(["check", "-q", "-c"]).arg(&path).output().unwrap();
         assert!(check.status.success(), "{file}: {}", String::from_utf8_lossy(&check.stderr));
     }
 }
