@@ -85,7 +85,7 @@ fn shown(argument: &Arg) -> bool {
 }
 
 fn about(command: &Command) -> String {
-    plain(command.get_long_about().or(command.get_about()))
+    plain(command.get_long_about().or_else(|| command.get_about()))
 }
 
 /// As it is typed.

@@ -65,7 +65,7 @@ impl Request {
                     answers.push((*index, Err(judge::judge(&error, from))))
                 }
                 (Reply::To(index), value) => answers.push((*index, Ok(value))),
-                (Reply::Confirmation, value) => unconfirmed = unconfirmed.or(self.unconfirmed(&value)),
+                (Reply::Confirmation, value) => unconfirmed = unconfirmed.or_else(|| self.unconfirmed(&value)),
             }
         }
         if let Some(why) = unconfirmed {
