@@ -145,7 +145,10 @@ fn the_effective_configuration_is_a_configuration() {
     let files = good.map(|(_, path)| std::fs::read_to_string(path).unwrap()).chain([default_file()]);
     for text in files {
         let first = loaded(&text);
-        let put_back = first.effective.replace("\"***\"", "\"user:hunter2-hunter2-hunter2\"");
+        // A URL is a secret of a form, so it gets its own back.
+        let url = text.split('"').find(|part| part.starts_with("redis")).unwrap_or_default();
+        let put_back = first.effective.replace("    url: \"***\"", &format!("    url: \"{url}\""));
+        let put_back = put_back.replace("\"***\"", "\"user:hunter2-hunter2-hunter2\"");
         let second = loaded(&put_back);
         assert_eq!(first.effective, second.effective);
         assert_eq!(first.upstream.retry, second.upstream.retry);

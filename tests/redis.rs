@@ -4,6 +4,8 @@
 mod checkup;
 #[path = "redis/link.rs"]
 mod link;
+#[path = "redis/start.rs"]
+mod start;
 mod support;
 
 use support::redis::{Keys, cluster, guarded, redis, until};

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::fields::{Default, Field, Kind, Map, NOT_BUILT, ROOT};
+use super::fields::{Default, Field, Kind, Map, ROOT};
 use super::nearest;
 use super::problem::{Place, Problem};
 use super::raw::{self, Entry, Is, Node};
@@ -162,12 +162,7 @@ impl<'a> Checker<'a> {
             return default(field, node.place);
         }
         let Some(value) = self.value(node, &field.kind) else { return default(field, node.place) };
-        let slot = Slot { place: node.place, given: true, value };
-        let unbuilt = NOT_BUILT.contains(&without_indexes(&self.path).as_str());
-        if unbuilt && slot != default(field, node.place) {
-            self.problem(entry.place, "is not available in this version").hint = Some("leave it out".to_owned());
-        }
-        slot
+        Slot { place: node.place, given: true, value }
     }
 
     fn missing(&mut self, field: &Field, map: Place) {
@@ -405,11 +400,6 @@ impl<'a> Checker<'a> {
 fn bounded<T: PartialOrd>(value: Result<T, String>, min: &T, max: &T) -> Result<T, String> {
     let value = value?;
     if value < *min || value > *max { Err(String::new()) } else { Ok(value) }
-}
-
-/// `sources[3].dedupe` is the field `sources[].dedupe`.
-fn without_indexes(path: &str) -> String {
-    path.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 /// A field's default, as if it stood at `place`.

@@ -7,10 +7,6 @@ use std::time::Duration;
 
 use super::text::{self, Text};
 
-/// Fields whose part is not built yet, by path. One that differs from its default is refused; whoever builds a part deletes its
-/// rows.
-pub(super) const NOT_BUILT: &[&str] = &[];
-
 /// One field.
 pub(super) struct Field {
     /// Its name in the map that holds it.

@@ -3,7 +3,7 @@
 //! A section for every map, a row for every field. What a row says comes from the table alone, so that the page, the schema
 //! and the checker cannot disagree.
 
-use super::fields::{Default, Field, Kind, Map, NOT_BUILT, ROOT};
+use super::fields::{Default, Field, Kind, Map, ROOT};
 use super::scalar::{show_duration, show_size};
 use super::words::expected;
 
@@ -25,8 +25,7 @@ what a file comes to. How values are written:
 | secret | text, `\"${NAME}\"` or `file:/path`, which is read again when it changes |
 | anywhere | `${NAME}` is an environment variable, `${NAME:-default}` one that may be missing, `$$` a literal `$`; inside `{ }` and `[ ]` it needs quotes |
 
-A changed file is applied while running, whole or not at all. `listen.address`, `listen.tls` (on or off), `listen.h2c`, `admin.address`, `tenant_pages.address` and `store` need a restart. A field that is *not in this version* is refused with
-any value but its default.
+A changed file is applied while running, whole or not at all. `listen.address`, `listen.tls` (on or off), `listen.h2c`, `admin.address`, `tenant_pages.address` and `store` need a restart.
 ";
 
 /// The page.
@@ -52,7 +51,7 @@ fn section(map: &'static Map, path: &str, page: &mut String) {
     for field in map.fields {
         let path = below(path, field);
         let row =
-            [format!("`{}`", field.name), takes(&field.kind, &path), default(&field.default), meaning(field, &path)];
+            [format!("`{}`", field.name), takes(&field.kind, &path), default(&field.default), field.doc.to_owned()];
         page.push_str(&format!("| {} |\n", row.map(|cell| cell.replace('|', "\\|")).join(" | ")));
     }
     for field in map.fields {
@@ -97,11 +96,6 @@ fn default(default: &Default) -> String {
     }
 }
 
-fn meaning(field: &Field, path: &str) -> String {
-    let not_yet = if NOT_BUILT.contains(&path) { " *Not in this version.*" } else { "" };
-    format!("{}{not_yet}", field.doc)
-}
-
 /// The anchor that a heading gets where Markdown is shown: small letters, digits, `-` and `_` are left of it.
 fn anchor(heading: &str) -> String {
     heading.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect()
@@ -132,6 +126,5 @@ mod tests {
         for link in links {
             assert!(anchors.contains(link), "{link} leads nowhere");
         }
-        assert!(page.contains("| `redis` |") && page.contains("*Not in this version.*"));
     }
 }

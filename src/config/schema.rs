@@ -138,18 +138,9 @@ fn collect(map: &'static Map, path: &str, all: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fields::NOT_BUILT;
     use super::super::problem::Place;
     use super::super::{check, effective};
     use super::*;
-
-    #[test]
-    fn every_row_of_what_is_not_built_is_a_field() {
-        let paths = paths();
-        for row in NOT_BUILT {
-            assert!(paths.iter().any(|path| path == row), "{row} is not in the table of fields");
-        }
-    }
 
     /// What the schema, the checker and the effective configuration call a default is one thing: written again and read
     /// again it is the same value.
