@@ -345,6 +345,31 @@ fn nodes_that_are_killed_or_stopped_lose_nothing_and_break_no_promise() {
 }
 
 #[test]
+fn a_redis_that_is_killed_and_comes_back_costs_time_and_nothing_else() {
+    let mut world = world(Duration::from_millis(10));
+    let nodes = [world.node(), world.node(), world.node()];
+    let all = [&nodes[0], &nodes[1], &nodes[2]];
+    settled(&all);
+    let load = Load::start(&addresses(&all), 6, Duration::from_millis(10));
+    load.more(100);
+    world.redis.restart();
+    load.more(100);
+    world.redis.pause();
+    // What has no order goes to the spools meanwhile, what has is refused: senders of that repeat.
+    std::thread::park_timeout(Duration::from_millis(3_000));
+    world.redis.resume();
+    load.more(100);
+    settled(&all);
+    let sent = load.end();
+    // Redis was away for longer than the leases: what was in flight then may come again, once for each absence.
+    check(&world, &sent, 2);
+    for node in all {
+        assert_eq!(violations(node), 0.0, "{}", node.stderr());
+    }
+    until("nothing is left", || nodes[0].json("/api/v1/status")["backlog"]["events"] == 0);
+}
+
+#[test]
 fn what_a_person_says_on_one_node_holds_on_all_and_any_of_them_shows_everything() {
     let world = world(Duration::from_millis(5));
     let nodes = [world.node(), world.node(), world.node()];

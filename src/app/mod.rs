@@ -220,6 +220,8 @@ struct Running {
     _probe: JoinSet<()>,
     /// Tells an operator; ends when this is dropped.
     _alerts: JoinSet<()>,
+    /// Moves what was kept here while Redis was away; ends when the store is closed.
+    _spool: JoinSet<()>,
 }
 
 impl Running {
@@ -239,11 +241,15 @@ impl Running {
         let (bound, admin_listener) = bind(&config)?;
         let tenant_listener = bind_tenants(&config)?;
         let path = config.store.folder().to_owned();
-        let Opened { store, remote } = runtime.block_on(open_store(&config.store, &clock))?;
-        let token = token::of(&config.admin, &path)?;
-
         let durability = config.store.durability();
         let metrics = Arc::new(Metrics::new(durability));
+        let Opened { store, remote, spool } = runtime.block_on(open_store(&config.store, &clock, &metrics))?;
+        let token = token::of(&config.admin, &path)?;
+        let mut moving = JoinSet::new();
+        if let Some(spool) = spool {
+            moving.spawn(spool.run());
+        }
+
         metrics.begin_attempts(Outcome::names());
         let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
         let mut client = client.context("the upstream cannot be delivered to")?;
@@ -328,6 +334,7 @@ impl Running {
             admin: admin_task,
             _probe: probe,
             _alerts: alerts,
+            _spool: moving,
         })
     }
 
@@ -367,6 +374,7 @@ impl Running {
             admin: _serves_on,
             _probe,
             _alerts,
+            _spool,
         } = self;
         tokio::select! {
             ended = drain(serving, handle, store, driver, membership, reloader) => ended,

@@ -6,11 +6,13 @@ use anyhow::Context as _;
 
 use crate::clock::Clock;
 use crate::config::Store;
+use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::doctor::{Finding, Standing};
 use crate::store::embedded::Embedded;
 use crate::store::redis::link::Link;
 use crate::store::redis::{self, Redis};
+use crate::store::spool::{self, Spooled};
 
 /// What a start is refused for: a Redis that is set up so that events would be lost, or that cannot be written to. What may pass by
 /// itself (memory that is nearly full, a replica that is away) is said and started with.
@@ -24,19 +26,25 @@ pub(super) struct Opened {
     pub(super) store: Arc<dyn LaneStore>,
     /// `None`: it is this node's own.
     pub(super) remote: Option<Remote>,
+    /// What keeps events while the shared one is away; it has to be run.
+    pub(super) spool: Option<Arc<Spooled>>,
 }
 
 /// The store, ready.
 ///
 /// # Errors
 /// What keeps it from being opened, and what to do.
-pub(super) async fn open_store(store: &Store, clock: &Arc<dyn Clock>) -> anyhow::Result<Opened> {
+pub(super) async fn open_store(
+    store: &Store,
+    clock: &Arc<dyn Clock>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Opened> {
     match store {
         Store::Embedded(settings) => {
             let opened = Embedded::open(settings.clone(), Arc::clone(clock));
             let place = settings.path.display();
             let opened = opened.with_context(|| format!("the store in {place} cannot be opened"))?;
-            Ok(Opened { store: Arc::new(opened), remote: None })
+            Ok(Opened { store: Arc::new(opened), remote: None, spool: None })
         }
         Store::Redis(settings) => {
             let link = Arc::new(Link::new(settings.server.clone(), settings.ack, Arc::clone(clock)));
@@ -44,7 +52,11 @@ pub(super) async fn open_store(store: &Store, clock: &Arc<dyn Clock>) -> anyhow:
             admit(findings).with_context(|| format!("the store in {} cannot be opened", settings.server))?;
             let opened = Redis::open_over(Arc::clone(&link), (**settings).clone(), Arc::clone(clock)).await;
             let redis = opened.with_context(|| format!("the store in {} cannot be opened", settings.server))?;
-            Ok(Opened { store: Arc::clone(&redis) as Arc<dyn LaneStore>, remote: Some((redis, link)) })
+            let spool = spool::before_redis(&redis, settings, Arc::clone(clock), Arc::clone(metrics));
+            let folder = settings.folder.display();
+            let spool = spool.with_context(|| format!("the spool in {folder} cannot be opened"))?;
+            let store = Arc::clone(&spool) as Arc<dyn LaneStore>;
+            Ok(Opened { store, remote: Some((redis, link)), spool: Some(spool) })
         }
     }
 }

@@ -39,6 +39,7 @@ pub fn relay() -> Relay {
     })
 }
 
+#[expect(clippy::disallowed_methods, reason = "it is limited, by the line that collects it")]
 async fn exchange(
     client: &Client<HttpConnector, Full<Bytes>>,
     request: Request<Bytes>,

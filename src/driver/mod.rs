@@ -309,7 +309,10 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let nodes = parts.cluster.map(|cluster| Nodes::new(cluster, Arc::clone(&parts.store), Arc::clone(&policies)));
     let settings = upstream.settings();
-    let settings = nodes.as_ref().map_or(settings.clone(), |nodes| nodes.own(settings));
+    let settings = match &nodes {
+        Some(nodes) => nodes.own(settings),
+        None => settings,
+    };
     let mut engine = Engine::new(settings, policies.policies(), parts.seed);
     engine.set_upstream_paused(upstream.is_paused());
     engine.restore_promoted(groups, started);

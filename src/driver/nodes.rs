@@ -119,16 +119,13 @@ impl Nodes {
     pub(super) fn gain(&mut self, gained: Gained, now: Now) {
         let (section, epoch) = (gained.taken.shard.0, gained.taken.epoch);
         self.holdings.insert(section, Holding { epoch, state: State::Taking, told: gained.taken.last });
-        let (store, seat) = (Arc::clone(&self.store), Arc::clone(&self.seat));
+        let store = Arc::clone(&self.store);
         let ends: Vec<Settlement> = gained.taken.open.iter().map(|open| interruption(open, now)).collect();
         self.taking.spawn(async move {
             while !ends.is_empty() {
                 match store.settle(ends.clone()).await {
                     Ok(_) => break,
                     Err(error) => tracing::debug!(%error, "open events of a shard are settled again"),
-                }
-                if !seat.may_send(gained.taken.last) {
-                    tracing::debug!("the lease of a shard ran out while it was taken over");
                 }
                 tokio::time::sleep(AGAIN).await;
             }

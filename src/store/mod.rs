@@ -29,8 +29,8 @@
 //! 6. **Reopening** gives exactly what was durable: same seqs, lanes, counts, attempts, due times, statuses and bytes.
 //!
 //! [`memory::Memory`] is the contract in its simplest form, with faults on demand; [`embedded::Embedded`] is the one
-//! that serves on one machine, [`redis::Redis`] the one that many nodes share, [`spool::Spooled`] stands before one that is elsewhere.
-//! `tests/store.rs` runs one suite over all of them.
+//! that serves on one machine, [`redis::Redis`] the one that many nodes share. `tests/store.rs` runs one suite over all of them.
+//! [`spool::Spooled`] stands before one that is elsewhere.
 
 pub mod arrivals;
 mod bucket;
