@@ -311,13 +311,12 @@ fn memory(what: &str) -> anyhow::Result<()> {
     // The process itself, and what it needs for any number of groups.
     drop(Pace::new(1_000));
     let before = resident()?;
-    let kept;
-    match what {
-        "active" => kept = Pace::holding(1_000_000, 1),
-        "idle" => kept = gone(Duration::from_millis(70))?,
-        "owing" => kept = gone(Duration::from_secs(3))?,
+    let kept = match what {
+        "active" => Pace::holding(1_000_000, 1),
+        "idle" => gone(Duration::from_millis(70))?,
+        "owing" => gone(Duration::from_secs(3))?,
         other => anyhow::bail!("{other}: idle, owing or active"),
-    }
+    };
     println!(
         "{what}: {:.1} MB more; {} groups active, {} owe",
         resident()? - before,

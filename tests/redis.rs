@@ -1,4 +1,6 @@
 //! The Redis servers of these tests themselves (what they are asked to be, they are), and the link to them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::panic, reason = "likewise")]
 
 #[path = "redis/checkup.rs"]
 mod checkup;

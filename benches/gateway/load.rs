@@ -200,10 +200,12 @@ pub(crate) async fn pace(server: &Server, post: &Post, per_second: f64, span: Du
     let before = server.cpu()?;
     let began = SystemClock.now().mono;
     let between = Duration::from_secs_f64(CONNECTIONS as f64 / per_second);
+    // Requests stand ready, so each connection has a part of very many shops.
+    let shops = usize::try_from(post.shops)?;
+    let each = (shops / CONNECTIONS).clamp(1, 64);
     let mut senders = JoinSet::new();
     for (index, connection) in connections.into_iter().enumerate() {
-        let requests =
-            (0..SHOPS / CONNECTIONS).map(|i| post.request(index + i * CONNECTIONS)).collect::<Result<_, _>>()?;
+        let requests = (0..each).map(|i| post.request((index + i * CONNECTIONS) % shops)).collect::<Result<_, _>>()?;
         let first = began.plus(between.mul_f64(index as f64 / CONNECTIONS as f64));
         senders.spawn(send_by_schedule(connection, requests, first, between, began.plus(span)));
     }
