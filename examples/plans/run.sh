@@ -28,4 +28,4 @@ received 120 | sed -n '1,28p' | awk '{ print $4 }' | sort | uniq -c | sort -rn
 
 say 'Nobody is starved, and whoever is alone gets everything.'
 settled 120 delivered
-ask events --limit 120 --json | grep -o '"group":"[a-z~]*"' | sort | uniq -c
+ask events --limit 120 --json | grep -oE '"group": ?"[a-z~]+"' | sort | uniq -c

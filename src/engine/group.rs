@@ -49,8 +49,6 @@ pub(super) struct GroupState {
     /// Sums over its lanes.
     pub(super) counts: Counts,
     pub(super) retry_in_flight: u32,
-    /// Leases of lost nodes that count in its cap.
-    pub(super) foreign: u32,
     /// Attempts in flight that are longer than `slow_after`.
     pub(super) long: u32,
     /// R11: its lane without a name.
@@ -95,10 +93,12 @@ pub(super) struct GroupState {
     pub(super) changed: bool,
     pub(super) slow: bool,
     pub(super) side: bool,
-    /// What it wants of the slots, in thousandths of weight.
-    pub(super) wish: u32,
     /// How its last failed attempt was answered, `Some(None)` when it was not; for people.
     pub(super) last_failure: Option<Option<u16>>,
+    /// What it wants of the slots, in thousandths of weight.
+    pub(super) wish: u32,
+    /// Leases of lost nodes that count in its cap.
+    pub(super) foreign: u32,
     /// R11: its lanes with a name.
     pub(super) parts: Lazy<Parts>,
     /// Tags and estimates of empty inner lanes that still owe.
