@@ -355,7 +355,7 @@ fn nginx_in_front_hands_on_what_it_gets() {
         .map(|line| format!("{line}\n"))
         .collect();
     let whole = format!(
-        "daemon off;\npid nginx.pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path body;\nproxy_temp_path proxy;\n\
+        "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path body;\nproxy_temp_path proxy;\n\
          fastcgi_temp_path f;\nuwsgi_temp_path u;\nscgi_temp_path s;\n{here}}}\n"
     );
     let config = folder.path().join("nginx.conf");
@@ -363,7 +363,7 @@ fn nginx_in_front_hands_on_what_it_gets() {
     let arguments = ["-p", folder.path().to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
     let judged = Command::new(program).args(arguments).arg("-t").output().unwrap();
     assert!(judged.status.success(), "{}", String::from_utf8_lossy(&judged.stderr));
-    let mut nginx = Command::new(program).args(arguments).stderr(Stdio::null()).spawn().unwrap();
+    let mut nginx = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
     while std::net::TcpStream::connect(address).is_err() {
         assert!(nginx.try_wait().unwrap().is_none(), "nginx has ended");

@@ -75,7 +75,7 @@ where
     let mut received = 0usize;
     loop {
         let left = deadline(received, limits.timeout).saturating_sub(clock.now().mono.since(started));
-        let frame = match tokio::time::timeout(left, body.frame()).await {
+        let frame = match in_time(left, body.frame()).await {
             Err(_elapsed) => return Err(BodyFault::TooSlow(received)),
             Ok(None) => break,
             Ok(Some(Err(_broken))) => return Err(BodyFault::Broken),
@@ -123,7 +123,13 @@ where
         }
     };
     // Out of time is as good as out of bytes: the connection is closed next.
-    drop(tokio::time::timeout(DISCARD_FOR, reading).await);
+    drop(in_time(DISCARD_FOR, reading).await);
+}
+
+/// What `reading` gives, unless the time is over before. The clock is asked whatever the task has used up: a sender whose bytes are all framing
+/// (a chunk's size of zeros without end) has the connection's reader take the whole of each turn, and a timer within the turn's budget would never ring.
+async fn in_time<F: Future>(span: Duration, reading: F) -> Result<F::Output, tokio::time::error::Elapsed> {
+    tokio::task::unconstrained(tokio::time::timeout(span, reading)).await
 }
 
 #[cfg(test)]
