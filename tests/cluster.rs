@@ -9,6 +9,8 @@
 
 #[path = "cluster/failover.rs"]
 mod failover;
+#[path = "cluster/loss.rs"]
+mod loss;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
