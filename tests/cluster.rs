@@ -11,6 +11,8 @@
 mod failover;
 #[path = "cluster/loss.rs"]
 mod loss;
+#[path = "cluster/quiet.rs"]
+mod quiet;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
