@@ -260,6 +260,41 @@ fn compose_joins_what_is_there() {
     assert!(grace >= drain + 10);
 }
 
+/// Three nodes over one Redis: each has a name that the others and the proxy reach it by, and the same configuration.
+#[test]
+fn compose_of_many_nodes_joins_what_is_there() {
+    let compose = yaml("compose.nodes.yaml");
+    let configuration = yaml("gateway.nodes.yaml");
+    let proxy = text("proxies/nodes.conf");
+    for node in ["one", "two", "three"] {
+        let service = &compose["services"][node];
+        let advertised = service["environment"]["ADVERTISE"].as_str().unwrap();
+        assert_eq!(advertised, format!("http://{node}:{ADMIN_PORT}"));
+        let hosts = configuration["admin"]["hosts"].as_array().unwrap();
+        assert!(hosts.iter().any(|host| host == node), "admin.hosts: {hosts:?}");
+        assert!(proxy.contains(&format!("server {node}:{LISTEN_PORT} ")), "{node}");
+        let volumes: Vec<&str> = service["volumes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(volumes.contains(&&*format!("{node}:{DATA}")), "each has a folder of its own: {volumes:?}");
+        assert!(volumes.iter().any(|volume| volume.starts_with("./gateway.nodes.yaml:/etc/fairlane/gateway.yaml")));
+        assert!(compose["volumes"].get(node).is_some());
+    }
+    for (service, file) in [("proxy", "proxies/nodes.conf"), ("receiver", "../examples/receivers/python/receiver.py")] {
+        assert!(compose["services"][service].is_object() && deploy(file).is_file(), "{file}");
+    }
+    let redis = compose["services"]["redis"]["command"].as_array().unwrap();
+    for word in ["noeviction", "always"] {
+        assert!(redis.iter().any(|given| given == word), "{word}: what the start asks of a Redis with ack: aof");
+    }
+    let checked = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(["check", "-c"])
+        .arg(deploy("gateway.nodes.yaml"))
+        .envs(example_variables().iter().filter_map(|line| line.split_once('=')))
+        .env("ADVERTISE", "http://one:8081")
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
 /// What the configuration needs is asked for by compose and stands in the example.
 #[test]
 fn every_variable_is_set_somewhere() {

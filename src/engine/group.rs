@@ -66,7 +66,9 @@ pub(super) struct GroupState {
     /// R12: what it has where it has slots of its own.
     pub(super) own: Option<Box<Own>>,
     /// The number of the outbreak in which an attempt of it ended quickly.
-    pub(super) quick: u64,
+    pub(super) quick: u32,
+    /// What it wants of the slots, in thousandths of weight.
+    pub(super) wish: u32,
 
     /// I4: what its leases were charged, and what the ended ones were served; equal with nothing in flight.
     pub(super) charged_us: u64,
@@ -95,10 +97,8 @@ pub(super) struct GroupState {
     pub(super) side: bool,
     /// How its last failed attempt was answered, `Some(None)` when it was not; for people.
     pub(super) last_failure: Option<Option<u16>>,
-    /// What it wants of the slots, in thousandths of weight.
-    pub(super) wish: u32,
-    /// Leases of lost nodes that count in its cap.
-    pub(super) foreign: u32,
+    /// Leases of lost nodes that count in its cap; a cap that is higher than this can hold knows no more of them.
+    pub(super) foreign: u16,
     /// R11: its lanes with a name.
     pub(super) parts: Lazy<Parts>,
     /// Tags and estimates of empty inner lanes that still owe.
@@ -252,7 +252,7 @@ impl GroupState {
         if self.held_until > now {
             return (Standing::RetryAfter, Some(self.held_until));
         }
-        if self.in_flight() + self.foreign >= self.cap(settings) {
+        if self.in_flight() + u32::from(self.foreign) >= self.cap(settings) {
             return (Standing::Capped, None);
         }
         let full = self.retry_in_flight >= settings.group_retry_slots();

@@ -30,7 +30,7 @@ pub(super) struct Outbreak {
     /// It is over then, unless another group turns out to be slow.
     until: Option<Mono>,
     /// How many there were.
-    number: u64,
+    number: u32,
     /// Slots held by quick groups.
     pub(super) quick: u32,
     /// Quick groups that are not in memory.
@@ -48,13 +48,14 @@ impl Outbreak {
     }
 
     /// Whether a group that was quick in the outbreak of that number is so now.
-    pub(super) fn is_quick(&self, number: u64) -> bool {
+    pub(super) fn is_quick(&self, number: u32) -> bool {
         self.is_on() && number == self.number
     }
 
     fn begin(&mut self, until: Mono) {
         if self.until.replace(until).is_none() {
-            self.number += 1;
+            // One each second for a century.
+            self.number = self.number.wrapping_add(1);
         }
     }
 
@@ -65,7 +66,7 @@ impl Outbreak {
     }
 
     /// A quick group leaves memory.
-    pub(super) fn remember(&mut self, name: &Group, number: u64) {
+    pub(super) fn remember(&mut self, name: &Group, number: u32) {
         if self.is_quick(number) && self.names.len() < NAMES_MAX {
             self.names.insert(name.clone());
         }
@@ -77,7 +78,7 @@ impl Outbreak {
     }
 
     /// A group comes into memory: the number of the outbreak that it was quick in.
-    pub(super) fn recall(&mut self, name: &Group) -> u64 {
+    pub(super) fn recall(&mut self, name: &Group) -> u32 {
         if self.names.remove(name) { self.number } else { 0 }
     }
 }

@@ -302,7 +302,7 @@ impl Engine {
             self.leases.slow += u32::from(group.shares_slow());
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick += u32::from(outbreak.is_quick(group.quick));
-            group.in_flight() + group.foreign <= group.cap(&self.settings)
+            group.in_flight() + u32::from(group.foreign) <= group.cap(&self.settings)
         });
         // The lease itself is not among them yet, and counts as an own one already.
         let shared_ok = own || self.leases.len() as u32 - self.leases.own < self.shared_slots();

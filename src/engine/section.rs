@@ -55,11 +55,12 @@ impl Sections {
     }
 
     /// Leases of lost nodes that count in the group's cap.
-    pub(super) fn foreign_of(&self, group: &Group) -> u32 {
+    pub(super) fn foreign_of(&self, group: &Group) -> u16 {
         if self.foreign.is_empty() {
             return 0;
         }
-        self.foreign.iter().filter(|((.., whose), _)| whose == group).map(|(_, count)| *count).sum()
+        let count = self.foreign.iter().filter(|((.., whose), _)| whose == group).map(|(_, count)| *count).sum::<u32>();
+        u16::try_from(count).unwrap_or(u16::MAX)
     }
 
     /// A group wants slots of this weight (in thousandths) instead of that.
