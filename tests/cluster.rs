@@ -7,6 +7,12 @@
 #![expect(clippy::panic, reason = "likewise")]
 #![expect(clippy::indexing_slicing, reason = "likewise")]
 
+#[path = "cluster/failover.rs"]
+mod failover;
+#[path = "cluster/loss.rs"]
+mod loss;
+#[path = "cluster/quiet.rs"]
+mod quiet;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,21 +31,30 @@ use tempfile::TempDir;
 const SLOTS: usize = 12;
 const CAP: usize = 2;
 const SHARDS: u16 = 16;
+const LEASE: Duration = Duration::from_secs(2);
 const GROUPS: usize = 24;
 const TOKEN: &str = "one-token-for-all-nodes";
 
 /// What every node of a test is started with.
-struct World {
-    redis: Server,
+struct World<R = Server> {
+    redis: R,
+    /// Where Redis is, as `store.redis` says it.
+    place: String,
     upstream: Upstream,
 }
 
 fn world(each: Duration) -> World {
-    let upstream = upstream(move |_| answer(200).after(each));
-    World { redis: redis().start(), upstream }
+    let redis = redis().start();
+    let place = format!("url: \"{}\"", redis.url());
+    world_on(redis, place, each)
 }
 
-impl World {
+/// Nodes over this Redis, and an upstream that takes so long for each event.
+fn world_on<R>(redis: R, place: String, each: Duration) -> World<R> {
+    World { redis, place, upstream: upstream(move |_| answer(200).after(each)) }
+}
+
+impl<R> World<R> {
     fn yaml(&self) -> String {
         format!(
             "upstream: {{ url: \"{}\", concurrency: {SLOTS}, timeout: 3s }}
@@ -49,12 +64,16 @@ sources:
     verify: {{ provider: none }}
     key: body.group
     order: body.order
-store: {{ redis: {{ url: \"{}\", shards: {SHARDS}, lease: 2s }} }}
+  - path: /loose
+    verify: {{ provider: none }}
+    key: body.group
+store: {{ redis: {{ {}, shards: {SHARDS}, lease: {}s }} }}
 shutdown: {{ drain: 20s }}
 log: {{ level: info }}
 ",
             self.upstream.url(),
-            self.redis.url()
+            self.place,
+            LEASE.as_secs()
         )
     }
 
@@ -204,8 +223,8 @@ fn id(request: &Received) -> &str {
     request.header("fairlane-event-id").unwrap()
 }
 
-/// Everything that has to hold at the end; `faults`: how often something was lost.
-fn check(world: &World, sent: &Sent, faults: usize) {
+/// Everything that has to hold at the end; `faults`: how often something was lost. Gives how many events came more than once.
+fn check<R>(world: &World<R>, sent: &Sent, faults: usize) -> usize {
     let accepted: BTreeSet<&str> = sent.accepted.iter().map(|(id, _)| id.as_str()).collect();
     assert_eq!(accepted.len(), sent.accepted.len(), "two events have one id");
     let received = world.upstream.wait_until(|received| {
@@ -236,6 +255,7 @@ fn check(world: &World, sent: &Sent, faults: usize) {
     assert!(world.upstream.most_in_flight() <= SLOTS, "{} attempts at once", world.upstream.most_in_flight());
     let most = world.upstream.most_of_a_group();
     assert!(most <= CAP, "{most} attempts of one group at once");
+    twice
 }
 
 fn addresses(nodes: &[&Gateway]) -> Addresses {

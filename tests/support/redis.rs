@@ -272,7 +272,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("{what}: not so for {PATIENCE:?}");
 }
 
-/// A master, a replica of it, and Sentinels that watch them.
+/// A master, replicas of it, and Sentinels that watch them.
 pub(crate) struct Guarded {
     pub(crate) servers: Vec<Server>,
     pub(crate) sentinels: Vec<Server>,
@@ -280,10 +280,17 @@ pub(crate) struct Guarded {
 
 /// One replica, and as many Sentinels; more than half of them agree that a master is gone after half a second.
 pub(crate) fn guarded(sentinels: usize) -> Guarded {
+    guarded_with(1, sentinels)
+}
+
+/// The same with so many replicas.
+pub(crate) fn guarded_with(replicas: usize, sentinels: usize) -> Guarded {
     let ours = || redis().line("repl-diskless-sync-delay 0").line("repl-ping-replica-period 1");
     let master = ours().start();
-    let replica = ours().line(format!("replicaof 127.0.0.1 {}", master.port())).start();
-    until("the replica follows", || replica.ask::<String>(&["INFO", "replication"]).contains("master_link_status:up"));
+    let replica = |_| ours().line(format!("replicaof 127.0.0.1 {}", master.port())).start();
+    let followers: Vec<Server> = (0..replicas).map(replica).collect();
+    let follows = |replica: &Server| replica.ask::<String>(&["INFO", "replication"]).contains("master_link_status:up");
+    until("the replicas follow", || followers.iter().all(follows));
     let quorum = sentinels / 2 + 1;
     let watch = |_| {
         let built = Builder { lines: Vec::new(), user: None, tls: false, sentinel: true };
@@ -294,12 +301,13 @@ pub(crate) fn guarded(sentinels: usize) -> Guarded {
             .start()
     };
     let sentinels: Vec<Server> = (0..sentinels).map(watch).collect();
-    let guarded = Guarded { servers: vec![master, replica], sentinels };
-    until("the Sentinels know one another and the replica", || {
+    let servers = std::iter::once(master).chain(followers).collect();
+    let guarded = Guarded { servers, sentinels };
+    until("the Sentinels know one another and the replicas", || {
         guarded.sentinels.iter().all(|sentinel| {
             let all: Vec<Vec<String>> = sentinel.ask(&["SENTINEL", "REPLICAS", MASTER]);
             let others: Vec<Vec<String>> = sentinel.ask(&["SENTINEL", "SENTINELS", MASTER]);
-            all.len() == 1 && others.len() + 1 == guarded.sentinels.len()
+            all.len() == replicas && others.len() + 1 == guarded.sentinels.len()
         })
     });
     guarded
