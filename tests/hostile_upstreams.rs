@@ -300,13 +300,6 @@ fn attempted(gateway: &Gateway, id: &str) -> serde_json::Value {
     }
 }
 
-/// The most memory that the process ever had, KiB.
-fn peak(gateway: &Gateway) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 #[test]
 fn every_row_has_a_case_and_every_case_a_row() {
     let cases = SCRIPTS.iter().map(|(name, _)| *name).chain(ELSEWHERE.iter().map(|(name, _)| *name));
@@ -335,7 +328,7 @@ fn each_comes_to_its_outcome_beside_honest_groups_that_do_not_notice() {
     // The honest ones are there first, so that what is kept and reused is theirs.
     let warm: Vec<String> = (0..50).map(|n| send(&gateway, &format!("honest-{}", n % 10))).collect();
     warm.iter().for_each(|id| drop(gateway.wait_for_status(id, "delivered")));
-    let before = peak(&gateway);
+    let before = gateway.peak_kib();
 
     let over = AtomicBool::new(false);
     let honest = std::thread::scope(|scope| {
@@ -368,7 +361,7 @@ fn each_comes_to_its_outcome_beside_honest_groups_that_do_not_notice() {
         let attempts = attempts["attempts"].as_array().unwrap();
         assert!(attempts.len() == 1 && attempts[0]["answer"] == **id, "{attempts:?}");
     }
-    let grown = peak(&gateway).saturating_sub(before);
+    let grown = gateway.peak_kib().saturating_sub(before);
     assert!(grown < 64 * 1024, "{grown} KiB more");
     let standing = gateway.json("/api/v1/upstream");
     assert_eq!(standing["breaker"]["state"], "closed", "{standing}");

@@ -117,6 +117,7 @@ impl Coding {
             // RFC 9110 means zlib by "deflate"; some senders never wrapped it.
             Self::Deflate if is_zlib(bytes) => read(flate2::read::ZlibDecoder::new(bytes), limit),
             Self::Deflate => read(flate2::read::DeflateDecoder::new(bytes), limit),
+            Self::Brotli if has_unused_window(bytes) => Err(Missing::BadEncoding),
             Self::Brotli => read(brotli_decompressor::Decompressor::new(bytes, BUFFER_BYTES), limit),
         }
     }
@@ -124,6 +125,12 @@ impl Coding {
 
 /// What the brotli reader takes in at a time.
 const BUFFER_BYTES: usize = 4096;
+
+/// RFC 7932 §9.1 leaves this pattern unused. The decoder takes it for "Large Window Brotli", which `br` does not mean: up to a gigabyte
+/// that a body of a few bytes has it take, before anything comes out of it that could be counted.
+fn has_unused_window(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| first & 0x7F == 0b001_0001)
+}
 
 /// RFC 1950 §2.2: method 8, and a check that makes both bytes a multiple of 31.
 fn is_zlib(bytes: &[u8]) -> bool {

@@ -219,6 +219,13 @@ impl Gateway {
         }
     }
 
+    /// The most memory that the process ever had, KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     pub(crate) fn metric(&self, line: &str) -> Option<f64> {
         let response = Client::to(self.admin).send(&get("/metrics"));
         assert_eq!(response.status, 200);
