@@ -18,6 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 
 use super::Limits;
 use super::accept::Front;
@@ -266,13 +267,14 @@ pub(super) async fn serve<S>(
     let io = TokioIo::new(socket.clone());
     let service = TowerToHyperService::new(super::accept::service(front, Arc::clone(&connection)));
     let mut served = pin!(builder.serve_connection(io, service));
-    let mut lame_duck = pin!(async move {
+    // Neither this nor the watch below may wait for a turn's budget: what a sender pours in may use it up every time.
+    let mut lame_duck = pin!(unconstrained(async move {
         // The sender of the signal is gone: we are ending all the same.
         if drain.wait_for(|draining| *draining).await.is_err() {
             tracing::debug!("the drain signal was dropped");
         }
         tokio::time::sleep(LAME_DUCK).await;
-    });
+    }));
     let mut look = Duration::ZERO;
     let mut ending = false;
     loop {
@@ -293,7 +295,7 @@ pub(super) async fn serve<S>(
                 ending = true;
                 served.as_mut().graceful_shutdown();
             }
-            () = tokio::time::sleep(look) => match connection.judge(&limits, protocol) {
+            () = unconstrained(tokio::time::sleep(look)) => match connection.judge(&limits, protocol) {
                 Watch::Again(after) => look = after,
                 Watch::Cut => return,
                 Watch::End if ending => return,
