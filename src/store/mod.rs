@@ -45,6 +45,7 @@ pub mod notebook;
 mod record;
 pub mod redis;
 mod repeats;
+mod room;
 mod row;
 pub mod spool;
 mod state;

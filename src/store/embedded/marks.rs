@@ -9,16 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 use super::core::Core;
 use super::read;
 use crate::event::{Group, Lane};
+use crate::store::room::{self, MARGIN, REFUSE_LARGE_BELOW};
 use crate::store::{Error, Refusal};
 
-/// One margin, in the thousandths that room is counted in.
-const MARGIN: u64 = 1_000;
-/// Below this the oldest delivered history goes.
-pub(super) const GIVE_UP_BELOW: u64 = 2 * MARGIN;
-/// Below this the largest groups are refused.
-const REFUSE_LARGE_BELOW: u64 = MARGIN + MARGIN / 2;
-/// Groups that are named in memory at most.
-const REFUSED_MAX: usize = 10_000;
 /// Lanes looked at in one read.
 const PAGE: usize = 10_000;
 
@@ -117,8 +110,7 @@ pub(super) fn decide(core: &Core) -> Result<(), Error> {
     Ok(())
 }
 
-/// The groups that hold most bytes: as many as hold a share of all that grows from a quarter to all as room goes from
-/// 1.5 margins to 1, and always the largest one.
+/// The groups that hold most bytes.
 fn largest(core: &Core, room: u64) -> Result<HashSet<Group>, Error> {
     let mut groups: BTreeMap<Group, u64> = BTreeMap::new();
     let mut after: Option<Lane> = None;
@@ -130,20 +122,5 @@ fn largest(core: &Core, room: u64) -> Result<HashSet<Group>, Error> {
             *groups.entry(summary.lane.group).or_default() += summary.bytes;
         }
     }
-    let all: u64 = groups.values().sum();
-    let missing = REFUSE_LARGE_BELOW.saturating_sub(room.max(MARGIN));
-    let share = MARGIN / 4 + missing * 3 / 2;
-    let wanted = u64::try_from(u128::from(all) * u128::from(share) / u128::from(MARGIN)).unwrap_or(u64::MAX);
-    let mut by_size: Vec<(Group, u64)> = groups.into_iter().collect();
-    by_size.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let mut sum = 0;
-    let mut refused = HashSet::new();
-    for (group, bytes) in by_size.into_iter().take(REFUSED_MAX) {
-        if sum >= wanted && !refused.is_empty() {
-            break;
-        }
-        sum += bytes;
-        refused.insert(group);
-    }
-    Ok(refused)
+    Ok(room::largest(groups, room))
 }

@@ -19,6 +19,7 @@ use crate::store::Error;
 use crate::store::bucket::{Bucket, Family};
 use crate::store::log::scan;
 use crate::store::record::{Record, Settled};
+use crate::store::room::GIVE_UP_BELOW;
 
 /// Marks, or copies, of one request.
 const CHUNK: usize = 256;
@@ -113,7 +114,7 @@ fn give_up_history(core: &Core, requests: &SyncSender<Request>) -> Result<bool, 
     let held: Vec<Bucket> = core.state.lock().sums.held.keys().copied().flatten().collect();
     let (mut over, kept): (Vec<Bucket>, Vec<Bucket>) =
         held.into_iter().partition(|bucket| bucket.until(&core.settings.retention) <= now);
-    if marks::room(core) < marks::GIVE_UP_BELOW {
+    if marks::room(core) < GIVE_UP_BELOW {
         let complete =
             |bucket: &&Bucket| bucket.family == Family::Delivered && bucket.start.saturating_add(bucket.width) <= now.0;
         // One a round: what it gives back is only seen after its segments are deleted.
@@ -192,7 +193,7 @@ fn marks_of(core: &Core, segment: u32) -> Result<Vec<(Seq, Vec<u32>)>, Error> {
 
 /// Copies what is needed of one segment that has little of it. Whether one was found.
 fn copy_forward(core: &Core, requests: &SyncSender<Request>) -> Result<bool, Error> {
-    let short = marks::room(core) < marks::GIVE_UP_BELOW;
+    let short = marks::room(core) < GIVE_UP_BELOW;
     let (little, old) = if short { (LITTLE_WHEN_SHORT, 1) } else { (LITTLE, OLD) };
     let head = core.work.lock().head;
     let live = core.state.lock().sums.live();

@@ -18,6 +18,7 @@ use super::settings::Topology;
 use super::shard::Shard;
 use crate::event::{Group, Lane, Wall};
 use crate::store::bucket::Family;
+use crate::store::room::{self, GIVE_UP_BELOW, MARGIN, REFUSE_LARGE_BELOW};
 use crate::store::row::Row;
 use crate::store::{Error, Refusal, Usage};
 
@@ -27,14 +28,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const FORGET_MAX: usize = 500;
 /// Such scripts for one shard in one turn.
 const FORGET_ROUNDS: usize = 20;
-/// One margin, in the thousandths that room is counted in.
-const MARGIN: u64 = 1_000;
-const GIVE_UP_BELOW: u64 = 2 * MARGIN;
-const REFUSE_LARGE_BELOW: u64 = MARGIN + MARGIN / 2;
 /// Parts of what may be used that make one margin.
 const MARGINS: u64 = 8;
-/// Groups that are named in memory at most.
-const REFUSED_MAX: usize = 10_000;
 /// Lanes looked at in one read.
 const PAGE: usize = 10_000;
 
@@ -224,8 +219,7 @@ impl Redis {
         Ok(())
     }
 
-    /// The groups of our shards that hold most bytes: as many as hold a share of all that grows from a quarter to all as room goes from
-    /// 1.5 margins to 1, and always the largest one.
+    /// The groups of our shards that hold most bytes.
     async fn largest(&self, room: u64) -> Result<HashSet<Group>, Error> {
         let mut groups: BTreeMap<Group, u64> = BTreeMap::new();
         let mut after: Option<Lane> = None;
@@ -237,22 +231,7 @@ impl Redis {
                 *groups.entry(summary.lane.group).or_default() += summary.bytes;
             }
         }
-        let all: u64 = groups.values().sum();
-        let missing = REFUSE_LARGE_BELOW.saturating_sub(room.max(MARGIN));
-        let share = MARGIN / 4 + missing * 3 / 2;
-        let wanted = u64::try_from(u128::from(all) * u128::from(share) / u128::from(MARGIN)).unwrap_or(u64::MAX);
-        let mut by_size: Vec<(Group, u64)> = groups.into_iter().collect();
-        by_size.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        let mut sum = 0;
-        let mut refused = HashSet::new();
-        for (group, bytes) in by_size.into_iter().take(REFUSED_MAX) {
-            if sum >= wanted && !refused.is_empty() {
-                break;
-            }
-            sum += bytes;
-            refused.insert(group);
-        }
-        Ok(refused)
+        Ok(room::largest(groups, room))
     }
 
     /// The moments before which what ended is past retention: delivered, dead, suppressed.
