@@ -402,6 +402,27 @@ fn groups_whose_calls_hang_or_fail_leave_the_others_alone() {
     assert!(limited <= 2, "{limited} requests to a group that asked for an hour");
 }
 
+/// The slots are sixteen, slow groups may hold eight and one group two: more than ten that turn out to be slow are an outbreak.
+#[test]
+fn very_many_groups_that_turn_slow_at_once_are_shown_as_an_outbreak_until_it_is_over() {
+    let receiver = upstream(|_| answer(200).after(Duration::from_secs(2)));
+    let gateway = gateway(&yaml(&receiver, "  concurrency: 16\n  timeout: 3s")).start();
+    assert_eq!(gateway.metric("fairlane_outbreak"), Some(0.0));
+    let ids: Vec<String> = (0..16).map(|number| send(&gateway, &format!("store-{number}"), b"{}")).collect();
+    let wait_for = |wanted: f64| {
+        while gateway.metric("fairlane_outbreak") != Some(wanted) {
+            std::thread::yield_now();
+        }
+    };
+    wait_for(1.0);
+    assert_eq!(gateway.json("/api/v1/upstream")["outbreak"], true);
+    for id in ids {
+        gateway.wait_for_status(&id, "delivered");
+    }
+    wait_for(0.0);
+    assert_eq!(gateway.json("/api/v1/upstream")["outbreak"], false);
+}
+
 #[test]
 fn a_group_is_paused_and_changed_live_on_queued_events() {
     let receiver = upstream(|_| answer(200).after(Duration::from_millis(50)));
