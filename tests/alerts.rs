@@ -195,14 +195,15 @@ fn what_fires_is_not_told_again_after_a_crash_and_its_end_is() {
     let before = gateway(&yaml).start();
     let waiting = stick(&before, "quiet-store");
     let firing = heard(&told, "backlog_age", "firing");
+    let listed = |gateway: &Gateway| of_kind(&gateway.json("/api/v1/alerts")["firing"], "backlog_age");
+    let fired_at = listed(&before)[0]["fired_at"].clone();
     let kept = before.dir().join("data/alerts.json");
     while !std::fs::read_to_string(&kept).is_ok_and(|lines| lines.contains("quiet-store")) {
         std::thread::yield_now();
     }
 
     let after = gateway(&yaml).again_in(before.kill()).start();
-    let listed = of_kind(&after.json("/api/v1/alerts")["firing"], "backlog_age");
-    assert_eq!(listed[0]["fired_at"], firing["fired_at"], "at once, and since when it was");
+    assert_eq!(listed(&after)[0]["fired_at"], fired_at, "at once, and since when it was");
     while after.metric(r#"fairlane_alerts_firing{alert="backlog_age"}"#) != Some(1.0) {
         std::thread::yield_now();
     }
