@@ -26,6 +26,7 @@ fn settings(server: Server, ack: Ack) -> Settings {
         timeout: Duration::from_secs(4),
         folder: PathBuf::from("unused"),
         spool: false,
+        spool_max_bytes: None,
         advertise: None,
     }
 }
