@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_left_alone() {
         let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let entries = [entry("pin/a", "8"), entry("pin/b", "x"), entry("group/c/weight", "1"), entry("pin/~~", "1")];
+        let entries = [entry("pin/a", "8"), entry("pin/b", "x"), entry("group/c/weight", "1"), entry("pin/a b", "1")];
         assert_eq!(Pins::read(&entries, 8, |_| Shard(1)), Pins::default());
     }
 }
