@@ -19,7 +19,7 @@ REPLAY_EVENTS ?= 100000
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-engine bench-history bench-replay bench-verify screenshots
+.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-engine bench-history bench-redis bench-replay bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ bench-engine: ## What the engine alone costs an event at 1 to 1,000,000 active g
 
 bench-history: ## What lists and senders wait over a history of millions, and while it is let go (HISTORY_EVENTS=, HISTORY_BODY=, HISTORY_DATA=)
 	$(CARGO) bench --locked --bench history
+
+bench-redis: ## One node and three over a Redis, beside raw pipelined XADD and XDEL (a minute; BENCH_SECONDS=, BENCH_SHOPS= to change)
+	@.ci/setup bench
+	$(CARGO) bench --locked --bench redis
 
 bench-replay: ## 100,000 dead letters replayed while traffic runs: what fresh events wait (REPLAY_EVENTS=)
 	REPLAY_EVENTS=$(REPLAY_EVENTS) $(CARGO) test --locked --release --test replay_many -- --nocapture

@@ -105,6 +105,12 @@ impl Seq {
     /// Bits of a seq below its section.
     pub const SECTION_SHIFT: u32 = 43;
 
+    /// What stands before all seqs of a section.
+    #[must_use]
+    pub fn before(section: u16) -> Self {
+        Self(u64::from(section) << Self::SECTION_SHIFT)
+    }
+
     /// The part of all events that it is numbered in by itself, and that moves between nodes as one; 0 in a store without such parts.
     #[must_use]
     pub fn section(self) -> u16 {

@@ -11,6 +11,8 @@
 mod failover;
 #[path = "cluster/loss.rs"]
 mod loss;
+#[path = "cluster/pins.rs"]
+mod pins;
 #[path = "cluster/quiet.rs"]
 mod quiet;
 mod support;

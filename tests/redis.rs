@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::panic, reason = "likewise")]
 
+#[path = "support/between.rs"]
+mod between;
 #[path = "redis/checkup.rs"]
 mod checkup;
 #[path = "redis/link.rs"]

@@ -13,6 +13,8 @@ mod in_shards;
 mod lists;
 #[path = "store/lockstep.rs"]
 mod lockstep;
+#[path = "store/moves.rs"]
+mod moves;
 #[path = "store/on_redis.rs"]
 mod on_redis;
 #[path = "store/outages.rs"]

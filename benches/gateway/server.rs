@@ -46,11 +46,21 @@ impl Server {
     /// Starts one that keeps its files in `folder` and sends what it takes on to `upstream`, where there is one. It may need a moment
     /// until it answers.
     pub(crate) fn start(kind: Kind, folder: &Path, upstream: Option<SocketAddr>) -> anyhow::Result<Self> {
+        Self::start_with(kind, folder, upstream, "")
+    }
+
+    /// The same with more lines of the gateway's configuration.
+    pub(crate) fn start_with(
+        kind: Kind,
+        folder: &Path,
+        upstream: Option<SocketAddr>,
+        more: &str,
+    ) -> anyhow::Result<Self> {
         let address = free_address()?;
         let admin = (kind == Kind::Fairlane).then(free_address).transpose()?;
         let mut command = match admin {
             None => nginx(folder, address, upstream)?,
-            Some(admin) => fairlane(folder, address, admin, upstream)?,
+            Some(admin) => fairlane(folder, (address, admin), upstream, more)?,
         };
         command.stdin(Stdio::null()).stdout(File::create(folder.join("stdout"))?);
         command.stderr(File::create(folder.join("stderr"))?);
@@ -178,16 +188,17 @@ fn nginx(folder: &Path, address: SocketAddr, upstream: Option<SocketAddr>) -> an
 /// accepting.
 fn fairlane(
     folder: &Path,
-    address: SocketAddr,
-    admin: SocketAddr,
+    (address, admin): (SocketAddr, SocketAddr),
     upstream: Option<SocketAddr>,
+    more: &str,
 ) -> anyhow::Result<Command> {
     let upstream = upstream.map_or_else(|| "127.0.0.1:9".to_owned(), |upstream| upstream.to_string());
     let config = format!(
         "upstream: http://{upstream}\n\
          sources:\n\
          \x20 - path: {PATH}\n\
-         \x20   verify: {{ provider: shopify, secret: \"{SECRET}\" }}\n"
+         \x20   verify: {{ provider: shopify, secret: \"{SECRET}\" }}\n\
+         {more}"
     );
     let path = folder.join("gateway.yaml");
     std::fs::write(&path, config)?;

@@ -17,7 +17,7 @@ use super::alerts::{Firing, firing};
 use super::dedicated::StatusJson;
 use super::name;
 use super::problem::{Problem, Refusal};
-use super::unseen;
+use super::{unseen, words};
 use crate::driver::{self, AttemptNote, GroupView, Handle, Record, SpoolUsage, Status, Story, Usage};
 use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
@@ -30,6 +30,9 @@ const LIMIT_MAX: usize = 1000;
 
 /// Metrics come also when the driver is held up, which is when they are looked at; what only it knows is then as it was.
 const BACKLOG_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A store that is elsewhere and did not answer for this long is away; it is asked every second.
+const SILENT: Duration = Duration::from_secs(3);
 
 type Shared = State<Arc<Admin>>;
 
@@ -50,14 +53,25 @@ pub(super) async fn healthz(State(admin): Shared) -> Response {
 
 /// Can this node take an event durably now?
 #[utoipa::path(get, path = "/readyz", tag = "node", responses(
-    (status = 200, description = "It can", body = String, content_type = "text/plain"),
+    (status = 200, description = "It can; whether into its spool alone, for Redis is away", body = String, content_type = "text/plain"),
     (status = 503, description = "It cannot, and why", body = String, content_type = "text/plain")
 ))]
 pub(super) async fn readyz(State(admin): Shared) -> Response {
     match not_ready(&admin) {
-        None => "ready\n".into_response(),
+        None => spooling(&admin).unwrap_or_else(|| "ready\n".to_owned()).into_response(),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response(),
     }
+}
+
+/// What to know of a node that is ready although the store does not answer.
+fn spooling(admin: &Admin) -> Option<String> {
+    let usage = admin.handle.usage();
+    let (spool, silence) = (usage.spool?, admin.handle.store_silence(&usage));
+    let waiting = words::many(spool.events, "event");
+    let seconds = silence.as_secs();
+    (silence > SILENT).then(|| {
+        format!("ready: Redis has not answered for {seconds} s, and events are kept in this node's spool ({waiting} so far)\n")
+    })
 }
 
 fn not_ready(admin: &Admin) -> Option<String> {

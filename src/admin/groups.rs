@@ -17,6 +17,7 @@ use super::dedicated::DedicatedJson;
 use super::expiry::{self, expiry};
 use super::inside::{self, Inside};
 use super::name;
+use super::pins::{self, PinJson};
 use super::problem::{Problem, Refusal};
 use super::upstream::SLOTS_MAX;
 use super::{Admin, tenant, unseen, words};
@@ -89,6 +90,9 @@ pub(super) struct GroupJson {
     overflow: Option<String>,
     /// What people changed of it; null: it is treated as the file says.
     r#override: Option<ChangeJson>,
+    /// Where it is pinned to; left out where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pin: Option<PinJson>,
     /// What whoever changes it should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
@@ -167,7 +171,8 @@ async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
     let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
     let view = admin.handle.group(group).await?;
     let note = shared_lane(admin, &view).await?;
-    Ok(GroupJson { note, ..GroupJson::of(view, change.as_ref(), admin.handle.now().wall) })
+    let pin = pins::of(admin, &view.group);
+    Ok(GroupJson { note, pin, ..GroupJson::of(view, change.as_ref(), admin.handle.now().wall) })
 }
 
 /// What to know of changes of a group that has no lane of its own.
@@ -446,6 +451,8 @@ pub(super) async fn link(
 #[derive(Serialize, ToSchema)]
 pub(super) struct OverridesView {
     overrides: Vec<OverrideJson>,
+    /// Groups that are pinned to a shard, and those on their way back; none with an embedded store.
+    pins: Vec<PinJson>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -498,12 +505,12 @@ impl ChangeJson {
     }
 }
 
-/// The changes of groups that are in force.
+/// The changes of groups that are in force, and the pins.
 #[utoipa::path(get, path = "/api/v1/overrides", tag = "groups", responses((status = 200, description = "All of them", body = OverridesView)))]
 pub(super) async fn overrides(State(admin): Shared) -> Result<Json<OverridesView>, Problem> {
     let changes = admin.handle.changes().await?;
     let view = |(group, live): (Group, Live)| OverrideJson { group: group.to_string(), change: ChangeJson::of(&live) };
-    Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect() }))
+    Ok(Json(OverridesView { overrides: changes.into_iter().map(view).collect(), pins: pins::all(&admin) }))
 }
 
 /// A change as it stands in the log.
@@ -563,6 +570,7 @@ impl GroupJson {
             waited_ms: Waited(view.waited),
             overflow: view.overflow.map(|lane| lane.to_string()),
             r#override: change.map(ChangeJson::of),
+            pin: None,
             note: None,
             inside: None,
         }

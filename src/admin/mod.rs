@@ -18,6 +18,7 @@ mod inside;
 mod name;
 mod nodes;
 mod openapi;
+mod pins;
 mod problem;
 mod release;
 mod removal;

@@ -5,6 +5,7 @@
 //! comes from another node.
 
 mod merge;
+mod shards;
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,11 +21,13 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::pins::{self, PinJson};
 use super::problem::Problem;
 use super::{Admin, BODY_MAX};
 use crate::driver::{NodeView, Relay, Seat};
 use crate::event::{EventId, Group};
 use merge::Merge;
+use shards::{ShardJson, SkewJson};
 
 /// What marks a request of another node: it is answered for this node alone.
 const FORWARDED: HeaderName = HeaderName::from_static("fairlane-forwarded");
@@ -34,13 +37,18 @@ pub(super) type Others = OnceLock<(Arc<Seat>, Relay)>;
 
 type Shared = State<Arc<Admin>>;
 
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 pub(super) struct NodesView {
     nodes: Vec<NodeJson>,
     /// Shards there are; 0 with an embedded store.
     shards: u16,
     /// Shards that no living node says it owns.
     unowned: Vec<u16>,
+    /// Each shard as its owner has it, by number.
+    by_shard: Vec<ShardJson>,
+    skew: SkewJson,
+    /// Groups that are pinned to a shard, and those on their way back.
+    pins: Vec<PinJson>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -64,12 +72,10 @@ struct NodeJson {
     moving: Vec<u16>,
 }
 
-/// The nodes that live, and the shards that each owns.
+/// The nodes that live, the shards that each owns, and what waits in each.
 #[utoipa::path(get, path = "/api/v1/nodes", tag = "node", responses((status = 200, description = "By name; empty with an embedded store", body = NodesView)))]
-pub(super) async fn list(State(admin): Shared) -> Json<NodesView> {
-    let Some((seat, _)) = admin.others.get() else {
-        return Json(NodesView { nodes: Vec::new(), shards: 0, unowned: Vec::new() });
-    };
+pub(super) async fn list(State(admin): Shared) -> Result<Json<NodesView>, Problem> {
+    let Some((seat, _)) = admin.others.get() else { return Ok(Json(NodesView::default())) };
     let nodes = seat.nodes();
     let owned = |shard: &u16| nodes.iter().any(|node| node.held.contains(shard));
     let unowned = (0..seat.shards()).filter(|shard| !owned(shard)).collect();
@@ -86,7 +92,10 @@ pub(super) async fn list(State(admin): Shared) -> Json<NodesView> {
         shards: node.held.clone(),
         moving: node.about.moving.clone(),
     };
-    Json(NodesView { nodes: nodes.iter().map(json).collect(), shards: seat.shards(), unowned })
+    let by_shard = shards::own(&admin, seat).await?;
+    let skew = shards::skew(by_shard.iter().map(ShardJson::waiting));
+    let (nodes, pins) = (nodes.iter().map(json).collect(), pins::all(&admin));
+    Ok(Json(NodesView { nodes, shards: seat.shards(), unowned, by_shard, skew, pins }))
 }
 
 /// Who has to answer a request.
@@ -123,6 +132,7 @@ impl Whose {
         match (method, path) {
             (&Method::GET, "/api/v1/groups") => Self::All(Merge::groups(part("sort"), part("limit"))),
             (&Method::GET, "/api/v1/upstream") => Self::All(Merge::Upstream),
+            (&Method::GET, "/api/v1/nodes") => Self::All(Merge::Shards),
             _ => Self::Ours,
         }
     }

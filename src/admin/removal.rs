@@ -17,7 +17,7 @@ use super::api::{EventPath, EventView, event_id, rfc3339};
 use super::audit::Who;
 use super::groups::{GroupQuery, has_its_queue, json};
 use super::problem::{Problem, Refusal};
-use crate::driver::{Action, Job, JobRefusal, Record, Removal, Removed, Status, Target};
+use crate::driver::{Action, Job, JobRefusal, Record, Removal, Removed, Status, Target, is_spooled};
 use crate::event::{Group, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -63,6 +63,11 @@ pub(super) async fn discard(
 /// Ends one event; answered when that is durable, with the event as it stands then.
 pub(super) async fn end(admin: &Admin, who: Who, id: &str, removal: Removal) -> Result<Record, Problem> {
     let record = found(admin, id).await?;
+    if is_spooled(record.seq) {
+        return Err(Problem::Conflict(format!(
+            "{id} is in this node's spool: Redis does not have it yet, and only what it has can be ended; ask again when it answers (/readyz says whether it does)"
+        )));
+    }
     let target = Target::of(&record).ok_or_else(|| conflict(&record))?;
     let asked = tokio::time::timeout(PATIENCE, admin.handle.remove(vec![target], removal)).await;
     let results = asked.map_err(|_| Problem::Store("its end is being written, and that takes long".to_owned()))??;
@@ -164,6 +169,9 @@ impl From<JobRefusal> for Problem {
             JobRefusal::Running(id) => Self::Conflict(format!(
                 "job {id} of this group is running; wait for it, or call it off: DELETE /api/v1/jobs/{id}"
             )),
+            JobRefusal::Spooled => Self::Conflict(
+                "events of this group are in this node's spool, since Redis does not answer; ask again when it has them (/readyz says whether it does)".to_owned(),
+            ),
             JobRefusal::Over => Self::Conflict("that job has ended already".to_owned()),
             JobRefusal::Unknown => Self::Unknown("that job".to_owned()),
             JobRefusal::Unwritten(why) => Self::Store(why),

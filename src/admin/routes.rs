@@ -10,7 +10,9 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 use utoipa::OpenApi;
 
-use super::{Admin, alerts, api, audit, export, groups, nodes, openapi, release, removal, replays, sources, upstream};
+use super::{
+    Admin, alerts, api, audit, export, groups, nodes, openapi, pins, release, removal, replays, sources, upstream,
+};
 
 macro_rules! calls {
     ($($method:ident $path:literal => $module:ident :: $handler:ident;)*) => {
@@ -56,6 +58,8 @@ calls! {
     post "/api/v1/group/cancel" => groups::cancel;
     post "/api/v1/group/close-breaker" => groups::close_breaker;
     post "/api/v1/group/link" => groups::link;
+    post "/api/v1/group/pin" => pins::pin;
+    delete "/api/v1/group/pin" => pins::unpin;
     post "/api/v1/group/divert" => removal::divert_all;
     post "/api/v1/group/discard" => removal::discard_all;
     get "/api/v1/jobs" => removal::jobs;

@@ -9,14 +9,13 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::open::Remote;
 use crate::clock::Clock;
 use crate::cluster::{Member, News, Seat, Settings};
 use crate::config::{Config, Store};
 use crate::deliver::MaySend;
 use crate::event::Secret;
 use crate::metrics::Metrics;
-use crate::store::redis::NodeId;
+use crate::store::redis::{NodeId, Redis};
 
 /// The node's name in its folder: a restart finds its shards again.
 const FILE: &str = "node";
@@ -41,7 +40,7 @@ pub(super) struct Membership {
 /// The node's name cannot be kept, or another process uses it.
 pub(super) async fn join(
     config: &Config,
-    (redis, link): Remote,
+    redis: Arc<Redis>,
     token: &Secret,
     admin: SocketAddr,
     clock: Arc<dyn Clock>,
@@ -60,7 +59,7 @@ pub(super) async fn join(
         admin: advertised.map_or_else(|| admin.to_string(), str::to_owned),
         token: digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
     };
-    let (mut member, seat, news) = Member::new(settings, redis, link, clock, metrics);
+    let (mut member, seat, news) = Member::new(settings, redis, clock, metrics);
     member.join().await.map_err(anyhow::Error::msg)?;
     Ok(Some(Joining { member, seat, news }))
 }

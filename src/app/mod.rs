@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use crate::admin::tenant::{self, Tenants};
 use crate::admin::{self, Access, Admin, Configuration};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Problem, Whereabouts};
+use crate::config::{Config, Problem, Store, Whereabouts};
 use crate::deliver::{Client, Fetcher, Outcome, Poster, Unfetched, relay};
 use crate::driver::{self, Handle};
 use crate::event::{Now, Wall};
@@ -222,6 +222,8 @@ struct Running {
     _alerts: JoinSet<()>,
     /// Moves what was kept here while Redis was away; ends when the store is closed.
     _spool: JoinSet<()>,
+    /// Looks for a Redis that was away at the start.
+    _arrival: JoinSet<()>,
 }
 
 impl Running {
@@ -253,6 +255,12 @@ impl Running {
         metrics.begin_attempts(Outcome::names());
         let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
         let mut client = client.context("the upstream cannot be delivered to")?;
+        let mut arrival = JoinSet::new();
+        if let (Some(redis), Store::Redis(settings)) = (&remote, &config.store)
+            && !redis.is_begun()
+        {
+            arrival.spawn(open::look_for(Arc::clone(redis), (**settings).clone(), Arc::clone(&clock)));
+        }
         let joining = match remote {
             Some(remote) => {
                 let (clock, metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
@@ -335,6 +343,7 @@ impl Running {
             _probe: probe,
             _alerts: alerts,
             _spool: moving,
+            _arrival: arrival,
         })
     }
 
@@ -375,6 +384,7 @@ impl Running {
             _probe,
             _alerts,
             _spool,
+            _arrival,
         } = self;
         tokio::select! {
             ended = drain(serving, handle, store, driver, membership, reloader) => ended,

@@ -53,6 +53,12 @@ enum GroupAction {
     /// End its attempts in flight; their events are retried
     #[command(after_help = "Example: fairlane groups cancel hung.myshopify.com")]
     Cancel(One),
+    /// Put it into a shard of your choice, where nodes share a store in Redis; what waits of it moves there in its order
+    #[command(after_help = "Example: fairlane groups pin noisy.myshopify.com --shard 7")]
+    Pin(Pinned),
+    /// Take its pin away: it goes back to the shard that it hashes to
+    #[command(after_help = "Example: fairlane groups unpin noisy.myshopify.com")]
+    Unpin(One),
     /// Print a link to a page that shows the group's tenant its backlog, and nothing of others
     #[command(after_help = "Example: fairlane groups link acme.myshopify.com --expires 30d")]
     Link(Linked),
@@ -76,6 +82,15 @@ enum GroupAction {
 struct One {
     /// The group, as lists write it
     group: String,
+}
+
+#[derive(Debug, Args)]
+struct Pinned {
+    #[command(flatten)]
+    one: One,
+    /// The shard, from 0; `fairlane nodes` shows how full they are
+    #[arg(long)]
+    shard: u16,
 }
 
 #[derive(Debug, Args)]
@@ -234,12 +249,37 @@ pub(super) fn groups(groups: &Groups) -> u8 {
             let asked = json!({ "expires": linked.expires });
             shown(remote, Method::POST, &path, Some(asked), |link| format!("{}\n", cell(link.get("url"))))
         }
+        GroupAction::Pin(Pinned { one, shard }) => {
+            let asked = json!({ "shard": shard });
+            shown(remote, Method::POST, &pin(one), Some(asked), |pin| {
+                format!("{}: {}\n", escaped(&one.group), pinned(pin))
+            })
+        }
+        GroupAction::Unpin(one) => shown(remote, Method::DELETE, &pin(one), Some(json!({})), |pin| {
+            format!("{}: {}\n", escaped(&one.group), pinned(pin))
+        }),
         GroupAction::Divert(group) => removal::divert(group, remote),
         GroupAction::Discard(group) => removal::discard(group, remote),
         GroupAction::Jobs(jobs) => removal::jobs(jobs, remote),
         GroupAction::Why(one) => shown(remote, Method::GET, &path(one), None, |group| {
             standing::why(group, standing::is_capped(group).then(|| slots(remote)).flatten())
         }),
+    }
+}
+
+fn pin(one: &One) -> String {
+    format!("/api/v1/group/pin?name={}", encoded(&one.group))
+}
+
+/// Where a group is pinned, and where it is.
+pub(super) fn pinned(pin: &Value) -> String {
+    let at = cell(pin.get("shard"));
+    let moves = pin.get("moving").and_then(Value::as_bool) == Some(true);
+    match (pin.get("pinned").and_then(Value::as_u64), moves) {
+        (Some(shard), true) => format!("pinned to shard {shard}, on its way there from shard {at}"),
+        (Some(shard), false) => format!("pinned to shard {shard}"),
+        (None, true) => format!("not pinned, on its way back from shard {at}"),
+        (None, false) => format!("not pinned, in shard {at}"),
     }
 }
 
@@ -251,6 +291,10 @@ fn overrides(answer: &Value) -> String {
         if let (Some(change), Some(what)) = (change.as_object_mut(), what) {
             change.insert("what".to_owned(), json!(what));
         }
+    }
+    let pins = answer.get("pins").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(changes) = answer.get_mut("overrides").and_then(Value::as_array_mut) {
+        changes.extend(pins.iter().map(|pin| json!({ "group": pin.get("group"), "what": pinned(pin) })));
     }
     table(&answer, "overrides", &OVERRIDE_COLUMNS)
 }

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::remote::{Remote, shown};
-use super::table::{Column, table};
+use super::table::{Column, cell, table};
 
 /// `fairlane nodes`.
 #[derive(Debug, Args)]
@@ -52,6 +52,7 @@ fn text(answer: &Value) -> String {
         }
     }
     let mut text = table(&answer, "nodes", &COLUMNS);
+    text.push_str(&fullest(&answer));
     let (unowned, shards) = (list(&answer, "unowned"), answer.get("shards").and_then(Value::as_u64).unwrap_or(0));
     if unowned > 0 {
         text.push_str(&format!("{unowned} of {shards} shards have no owner now: their events wait\n"));
@@ -59,9 +60,70 @@ fn text(answer: &Value) -> String {
     text
 }
 
+/// Shards that are shown: those with most that waits.
+const FULLEST: usize = 5;
+
+const SHARD_COLUMNS: [Column; 8] = [
+    ("SHARD", "shard", true),
+    ("NODE", "node", false),
+    ("EPOCH", "epoch", true),
+    ("GROUPS", "groups", true),
+    ("BACKLOG", "backlog", true),
+    ("UNREAD", "unread", true),
+    ("LARGEST GROUP", "group", false),
+    ("ITS SHARE", "share", true),
+];
+
+/// The fullest shards, how they stand to the one in the middle, and what is pinned.
+fn fullest(answer: &Value) -> String {
+    let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let mut shards: Vec<Value> = answer.get("by_shard").and_then(Value::as_array).cloned().unwrap_or_default();
+    shards.retain(|shard| number(shard, "backlog") + number(shard, "unread") > 0);
+    shards.sort_by_key(|shard| std::cmp::Reverse((number(shard, "backlog"), number(shard, "unread"))));
+    let waiting = shards.len();
+    shards.truncate(FULLEST);
+    for shard in &mut shards {
+        let largest = shard.get("largest").cloned().unwrap_or_default();
+        if let Some(shard) = shard.as_object_mut() {
+            shard.extend(
+                ["group", "share"].map(|name| (name.to_owned(), largest.get(name).cloned().unwrap_or_default())),
+            );
+        }
+    }
+    let mut text = String::new();
+    if waiting > 0 {
+        let skew = answer.get("skew").unwrap_or(&Value::Null);
+        text.push_str(&format!(
+            "\nevents wait in {waiting} shards; the fullest holds {}, the one in the middle {}:\n",
+            number(skew, "max"),
+            number(skew, "median")
+        ));
+        text.push_str(&table(&json!({ "shards": shards }), "shards", &SHARD_COLUMNS));
+    }
+    for pin in answer.get("pins").and_then(Value::as_array).into_iter().flatten() {
+        text.push_str(&format!("{} {}\n", cell(pin.get("group")), super::api::pinned(pin)));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fullest_shards_and_the_pins_are_shown() {
+        let shard = |number: u16, backlog: u64, largest: Value| json!({ "shard": number, "node": "a", "epoch": 3, "groups": 2, "backlog": backlog, "unread": 0, "largest": largest });
+        let answer = json!({
+            "by_shard": [shard(0, 0, Value::Null), shard(1, 9, json!({ "group": "noisy", "events": 8, "share": 0.8 })), shard(2, 3, Value::Null)],
+            "skew": { "shard": 1, "max": 9, "median": 3, "ratio": 3.0 },
+            "pins": [{ "group": "noisy", "pinned": 1, "shard": 0, "moving": true }],
+        });
+        let text = fullest(&answer);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(text.contains("events wait in 2 shards; the fullest holds 9, the one in the middle 3:"), "{text}");
+        assert_eq!(lines[3], ["1", "a", "3", "2", "9", "0", "noisy", "0.80"], "{text}");
+        assert!(text.ends_with("noisy pinned to shard 1, on its way there from shard 0\n"), "{text}");
+    }
 
     #[test]
     fn nodes_and_shards_without_an_owner_are_shown() {

@@ -30,6 +30,11 @@ impl Places {
         self.0.lock().remove(&shard).map(|(_, seq)| seq)
     }
 
+    /// How far a shard has been read; `None` where it is not.
+    pub(super) fn of_shard(&self, shard: Shard) -> Option<Seq> {
+        self.0.lock().get(&shard).map(|(_, seq)| *seq)
+    }
+
     fn of(&self, shards: &[Shard]) -> Vec<(Shard, Epoch, Seq)> {
         let places = self.0.lock();
         shards.iter().filter_map(|shard| places.get(shard).map(|(epoch, seq)| (*shard, *epoch, *seq))).collect()

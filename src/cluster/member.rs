@@ -3,6 +3,8 @@
 //! One task. What may take long (claims, renewals, releases) runs beside it, so that one part of Redis that does not answer keeps nobody
 //! from the rest.
 
+mod moves;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -15,14 +17,14 @@ use tokio::task::JoinSet;
 use super::board::{About, Beat, Board, NodeView, Seen};
 use super::feed::{self, Places};
 use super::permits::Permits;
+use super::pins::Pins;
 use super::seat::{Report, Seat};
 use super::{Gained, News, plan};
 use crate::clock::{Clock, Seldom};
 use crate::event::{Group, Mono, Seq};
 use crate::metrics::Metrics;
 use crate::store::Error;
-use crate::store::redis::link::Link;
-use crate::store::redis::{Claim, Epoch, NodeId, Redis, Shard, Taken};
+use crate::store::redis::{Claim, Epoch, Leaving, NodeId, Redis, Shard, Taken};
 
 /// How often a node says that it lives, at most: slots are split anew, and changes of people seen, as often.
 const EVERY: Duration = Duration::from_millis(250);
@@ -35,6 +37,9 @@ const WITHIN: Duration = Duration::from_secs(2);
 
 /// A shard whose attempts did not end in time is not asked for again for this long.
 const STAYS: Duration = Duration::from_mins(1);
+
+/// How often a node looks whether the other process of its name is gone.
+const TWIN: Duration = Duration::from_secs(10);
 
 /// News that wait for the driver; beyond it reading waits.
 const NEWS_MAX: usize = 256;
@@ -86,7 +91,10 @@ impl Standing {
 
 /// Something that ran beside has ended.
 enum Done {
-    Asked(Shard, Mono, Result<Option<Gained>, Error>),
+    /// With groups that had left the shard before.
+    Asked(Shard, Mono, Result<Option<(Gained, Vec<Leaving>)>, Error>),
+    /// Whether the group is there.
+    Moved(Shard, Leaving, bool),
     Renewed(Mono, Vec<(Shard, Epoch, Result<bool, Error>)>),
     Released(Shard, Epoch, Result<bool, Error>),
 }
@@ -104,6 +112,11 @@ pub struct Member {
     shards: BTreeMap<Shard, Standing>,
     /// What was taken over and is not known to the driver yet: from where it is to be read.
     taken: BTreeMap<Shard, Seq>,
+    /// Groups that leave shards of this node.
+    moving: BTreeMap<Shard, Vec<Leaving>>,
+    pins: Pins,
+    /// What was taken over and not told of yet.
+    took: Took,
     seen: Seen,
     version: Option<u64>,
     /// Slots that the driver was told.
@@ -121,13 +134,13 @@ impl Member {
     pub fn new(
         settings: Settings,
         store: Arc<Redis>,
-        link: Arc<Link>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> (Self, Arc<Seat>, mpsc::Receiver<News>) {
         let (news, told) = mpsc::channel(NEWS_MAX);
         let (report, reports) = mpsc::channel(usize::from(store.shards()) * 8 + 64);
-        let board = Arc::new(Board::new(link, &settings.namespace, WITHIN.min(settings.lease / 3)));
+        let board = Arc::new(Board::new(Arc::clone(store.link()), &settings.namespace, WITHIN.min(settings.lease / 3)));
+        let places = Places::default();
         let seat = Arc::new(Seat {
             node: settings.node.clone(),
             permits: Permits::new(store.shards()),
@@ -141,6 +154,8 @@ impl Member {
             busy: AtomicU32::new(0),
             slots: AtomicU32::new(settings.slots),
             nodes: RwLock::new(Arc::from([])),
+            pins: RwLock::new(Arc::from([])),
+            places: places.clone(),
             board: Arc::clone(&board),
         });
         let life = format!("{}/{:016x}", settings.node, settings.boot);
@@ -151,9 +166,12 @@ impl Member {
             metrics,
             news,
             reports,
-            places: Places::default(),
+            places,
             shards: BTreeMap::new(),
             taken: BTreeMap::new(),
+            moving: BTreeMap::new(),
+            pins: Pins::default(),
+            took: Took::default(),
             seen: Seen::default(),
             version: None,
             applied: (0, 0),
@@ -171,11 +189,16 @@ impl Member {
         self.seat.clock.now().mono
     }
 
-    /// Looks whether another process lives under this node's name: two folders that are copies of each other.
+    /// Looks whether another process lives under this node's name: two folders that are copies of each other. Where Redis is away that is
+    /// seen to later, before anything is said there.
     ///
     /// # Errors
     /// It does, in words.
     pub async fn join(&mut self) -> Result<(), String> {
+        if self.seat.store.is_begun() { self.seek_twin().await } else { Ok(()) }
+    }
+
+    async fn seek_twin(&self) -> Result<(), String> {
         let twin = |seen: &Seen| {
             let twins = seen.others.iter().filter(|other| other.about.node == self.settings.node.as_str());
             twins.map(|twin| (twin.life.clone(), twin.silent)).min_by_key(|(_, silent)| *silent)
@@ -198,6 +221,12 @@ impl Member {
     /// Runs until `end` says so, and then gives everything back: at once where the answer is that nothing is in flight, else by
     /// letting the leases run out.
     pub async fn run(mut self, mut end: oneshot::Receiver<bool>) {
+        tokio::select! {
+            biased;
+            // Nobody has heard of it: there is nothing to give back.
+            _ = &mut end => return,
+            () = self.arrive() => {}
+        }
         let mut feed = JoinSet::new();
         feed.spawn(feed::run(Arc::clone(&self.seat.store), self.places.clone(), self.news.clone()));
         let seat = Arc::clone(&self.seat);
@@ -220,6 +249,18 @@ impl Member {
                     () = &mut pause => break,
                 }
             }
+        }
+    }
+
+    /// Waits for a Redis that was away at the start. Another process that lives under this name meanwhile keeps this one out.
+    async fn arrive(&self) {
+        if self.seat.store.is_begun() {
+            return;
+        }
+        self.seat.store.begun().await;
+        while let Err(why) = self.seek_twin().await {
+            tracing::error!(why, "this node takes no part: its events stay in its spool, and go to Redis from there");
+            tokio::time::sleep(TWIN).await;
         }
     }
 
@@ -247,6 +288,7 @@ impl Member {
         }
         self.renew();
         self.plan().await;
+        self.say_taken();
     }
 
     async fn saw(&mut self, seen: Seen, (wants, total): (u32, u32), sent: Mono) {
@@ -260,6 +302,7 @@ impl Member {
             let version = self.seen.version;
             if let Ok(changes) = self.board.changes().await {
                 self.version = Some(version);
+                self.pinned(&changes);
                 self.tell(News::Changed(changes)).await;
             }
         }
@@ -391,7 +434,8 @@ impl Member {
                 self.ask(shard);
             }
         }
-        for shard in moves.leave.into_iter().map(Shard) {
+        let leave: BTreeSet<Shard> = moves.leave.into_iter().map(Shard).chain(self.due()).collect();
+        for shard in leave {
             if let Some(Standing::Held(epoch, until)) = self.shards.get(&shard).copied()
                 && until <= now
                 && !self.taken.contains_key(&shard)
@@ -406,13 +450,17 @@ impl Member {
     fn ask(&mut self, shard: Shard) {
         self.shards.insert(shard, Standing::Asking);
         let (store, board, settings) = (Arc::clone(&self.seat.store), Arc::clone(&self.board), self.settings.clone());
-        let sent = self.now();
-        self.work.spawn(async move { Done::Asked(shard, sent, take(&store, &board, &settings, shard).await) });
+        let (sent, due) = (self.now(), self.pins.leaving(shard));
+        self.work.spawn(async move { Done::Asked(shard, sent, take(&store, &board, &settings, (shard, due)).await) });
     }
 
     async fn done(&mut self, done: Done) {
         match done {
-            Done::Asked(shard, sent, Ok(Some(gained))) => self.gained(shard, sent, gained).await,
+            Done::Asked(shard, sent, Ok(Some((gained, gone)))) => {
+                gone.iter().for_each(|gone| self.is_at(gone));
+                self.gained(shard, sent, gained).await;
+            }
+            Done::Moved(shard, leaving, moved) => self.moved(shard, &leaving, moved),
             Done::Asked(shard, _, answer) => {
                 self.shards.remove(&shard);
                 if let Err(error) = answer {
@@ -443,16 +491,38 @@ impl Member {
     }
 
     async fn gained(&mut self, shard: Shard, sent: Mono, gained: Gained) {
-        let Taken { epoch, last, before, lanes, open, .. } = &gained.taken;
+        let Taken { epoch, last, before, lanes, open, leaving, .. } = &gained.taken;
         let (pending, away) = (lanes.iter().map(|lane| lane.fresh + lane.retrying).sum::<u64>(), open.len());
         let from = before.as_ref().map_or_else(String::new, |before| before.node.to_string());
         let unowned = before.as_ref().filter(|before| !before.released).map(|before| before.since);
-        tracing::info!(%shard, from, pending, interrupted = away, ?unowned, "a shard is this node's now");
+        tracing::debug!(%shard, from, pending, interrupted = away, unowned = in_words(unowned), "a shard is this node's now");
+        self.took.add(pending, away, unowned);
         self.metrics.cluster.gained(unowned);
         self.taken.insert(shard, *last);
-        self.shards.insert(shard, Standing::Held(*epoch, Mono(0)));
+        self.move_on(shard, *epoch, leaving.clone());
+        self.shards.insert(shard, Standing::Held(*epoch, self.leaves_later(shard)));
         self.seat.permits.renew(shard, sent, self.settings.lease);
         self.tell(News::Gained(gained)).await;
+    }
+
+    /// What was taken over since it was last said, when nothing more is being asked for.
+    fn say_taken(&mut self) {
+        if self.took.shards == 0 || self.shards.values().any(|standing| *standing == Standing::Asking) {
+            return;
+        }
+        let Took { shards, pending, interrupted, unowned } = std::mem::take(&mut self.took);
+        if unowned.is_some() {
+            let longest = in_words(unowned);
+            tracing::info!(
+                shards,
+                pending,
+                interrupted,
+                without_owner = longest,
+                "shards are this node's now, after a loss"
+            );
+        } else {
+            tracing::info!(shards, pending, interrupted, "shards are this node's now");
+        }
     }
 
     fn reported(&mut self, report: Report) {
@@ -539,9 +609,40 @@ impl Member {
     }
 }
 
-/// Claims a shard and takes it over; `None` where it is another one's.
-async fn take(store: &Redis, board: &Board, settings: &Settings, shard: Shard) -> Result<Option<Gained>, Error> {
+/// Shards that were taken over.
+#[derive(Debug, Default)]
+struct Took {
+    shards: u64,
+    pending: u64,
+    interrupted: usize,
+    /// The longest that one had been without an owner.
+    unowned: Option<Duration>,
+}
+
+impl Took {
+    fn add(&mut self, pending: u64, interrupted: usize, unowned: Option<Duration>) {
+        self.shards += 1;
+        self.pending += pending;
+        self.interrupted += interrupted;
+        self.unowned = self.unowned.max(unowned);
+    }
+}
+
+/// A span for people; nothing where there is none.
+fn in_words(span: Option<Duration>) -> String {
+    span.map_or_else(String::new, |span| format!("{} ms", span.as_millis()))
+}
+
+/// Claims a shard, has groups begin to leave it that should, and takes it over; `None` where it is another one's. With it groups that
+/// had gone before.
+async fn take(
+    store: &Redis,
+    board: &Board,
+    settings: &Settings,
+    (shard, due): (Shard, Vec<Leaving>),
+) -> Result<Option<(Gained, Vec<Leaving>)>, Error> {
     let Claim::Held(epoch) = store.claim(shard, &settings.node, settings.lease).await? else { return Ok(None) };
+    let gone = moves::begin(store, board, (shard, epoch), &due).await?;
     let Some(taken) = store.take_over(shard, epoch).await? else { return Ok(None) };
     let quiet = taken.before.as_ref().map_or(Duration::ZERO, |before| before.since);
     let released = taken.before.as_ref().is_none_or(|before| before.released);
@@ -554,5 +655,5 @@ async fn take(store: &Redis, board: &Board, settings: &Settings, shard: Shard) -
     // Before anything else is done about them: should this node be lost next, its successor knows of them, too.
     let rest = settings.timeout.saturating_sub(quiet);
     let resting = board.rest((shard, epoch), &open, rest).await?;
-    Ok(Some(Gained { taken, resting }))
+    Ok(Some((Gained { taken, resting }, gone)))
 }

@@ -13,19 +13,22 @@
 //!    node that was stopped and wakes sends nothing that it had not begun.
 //! 3. *Slots are never used twice.* What all nodes may use adds up to no more than there is, in every moment: a node's part shrinks before
 //!    another's grows, and that of a lost node rests until its last attempt must be over.
-//! 4. *Order.* An owner gives a shard up when nothing of it is in flight and all is settled; the next one begins after that.
+//! 4. *Order.* An owner gives a shard up when nothing of it is in flight and all is settled; the next one begins after that. A group that
+//!    is to be in another shard ([`Pin`]) leaves its own at such a moment, so its owner gives that one up and takes it again.
 
 pub mod board;
 mod feed;
 mod member;
 mod permits;
+mod pins;
 pub mod plan;
 mod seat;
 
 use std::time::Duration;
 
 pub use member::{Member, Settings};
-pub use seat::{Report, Seat};
+pub use pins::Pin;
+pub use seat::{Report, Seat, ShardStanding};
 
 use crate::event::{Group, Seq};
 use crate::store::Pending;

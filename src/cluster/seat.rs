@@ -8,11 +8,13 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc};
 
 use super::board::{Board, NodeView};
+use super::feed::Places;
 use super::permits::Permits;
+use super::pins::{self, Pin};
 use crate::clock::Clock;
 use crate::event::{Group, Seq};
 use crate::store::Error;
-use crate::store::redis::{Caps, NodeId, Redis, Shard};
+use crate::store::redis::{Caps, Epoch, NodeId, Redis, Shard};
 
 /// What the driver says of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,19 @@ pub enum Report {
 /// A change that people made here and that all nodes are to know: a name, and its value or its end.
 pub(super) type Put = (String, Option<String>);
 
+/// A shard of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardStanding {
+    /// Which.
+    pub shard: Shard,
+    /// As which owner.
+    pub epoch: Epoch,
+    /// Its pending events, as Redis last told.
+    pub pending: u64,
+    /// Events that are in it and that this node's driver was not told of yet.
+    pub unread: u64,
+}
+
 /// This node's seat among the others; shared by whoever sends, decides or shows.
 pub struct Seat {
     pub(super) node: NodeId,
@@ -46,6 +61,9 @@ pub struct Seat {
     pub(super) busy: AtomicU32,
     pub(super) slots: AtomicU32,
     pub(super) nodes: RwLock<Arc<[NodeView]>>,
+    pub(super) pins: RwLock<Arc<[Pin]>>,
+    /// How far each shard of this node has been read.
+    pub(super) places: Places,
     pub(super) board: Arc<Board>,
 }
 
@@ -91,6 +109,25 @@ impl Seat {
         self.store.holds(shard)
     }
 
+    /// The shard that a group hashes to.
+    #[must_use]
+    pub fn home_of(&self, group: &Group) -> Shard {
+        self.store.home_of(group)
+    }
+
+    /// How the shards of this node stand, in their order.
+    #[must_use]
+    pub fn standings(&self) -> Vec<ShardStanding> {
+        let standing = |shard| {
+            let (epoch, pending, last) = self.store.standing(shard)?;
+            // What is being taken over is not read yet.
+            let read = self.places.of_shard(shard).unwrap_or(last);
+            let (last, read) = (Shard::of(last).1, Shard::of(read).1);
+            Some(ShardStanding { shard, epoch, pending, unread: last.saturating_sub(read) })
+        };
+        (0..self.shards()).map(Shard).filter_map(standing).collect()
+    }
+
     /// How many shards there are.
     #[must_use]
     pub fn shards(&self) -> u16 {
@@ -121,6 +158,22 @@ impl Seat {
     pub fn put(&self, changes: impl IntoIterator<Item = Put>) {
         self.puts.lock().extend(changes);
         self.wake.notify_one();
+    }
+
+    /// The groups that are pinned, and those on their way home, by name.
+    #[must_use]
+    pub fn pins(&self) -> Arc<[Pin]> {
+        Arc::clone(&self.pins.read())
+    }
+
+    /// Pins a group to a shard, or takes its pin away; all nodes know of it when this resolves, or are about to.
+    ///
+    /// # Errors
+    /// Redis is away: nothing has changed, or it has and nobody said so.
+    pub async fn pin(&self, group: &Group, shard: Option<Shard>) -> Result<(), Error> {
+        self.board.put(&[pins::put(group, shard)]).await?;
+        self.wake.notify_one();
+        Ok(())
     }
 
     /// Whether changes made here are not on the board yet.

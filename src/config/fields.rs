@@ -833,6 +833,12 @@ static REDIS: Map = Map {
             "Where events go while Redis is away, and where the node keeps its name and token. Null: no event, they get 503 then.",
         ),
         field(
+            "spool_max_bytes",
+            NULL,
+            Kind::Size(64 * MIB, 1024 * TIB),
+            "Bytes that the spool may take; beyond it events get 503 while Redis is away. Null: all of its disk but 1 GiB.",
+        ),
+        field(
             "advertise",
             NULL,
             Kind::Text(&text::URL),

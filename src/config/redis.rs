@@ -38,6 +38,7 @@ impl Builder<'_, '_> {
             let text = format!("nothing is kept here: 503 while Redis is away (the node's name is in {FOLDER})");
             self.meaning("store.redis.spool", text);
         }
+        self.meaning("store.redis.spool_max_bytes", "all of its disk but 1GiB");
         self.meaning("store.redis.advertise", "admin.address");
         self.meaning("store.redis.max_bytes", "what Redis's maxmemory allows");
         Settings {
@@ -51,6 +52,7 @@ impl Builder<'_, '_> {
             timeout: TIMEOUT,
             folder: folder(redis),
             spool: spool.is_some(),
+            spool_max_bytes: redis.at("spool_max_bytes").maybe(),
             advertise: redis.at("advertise").maybe::<String>().map(Into::into),
         }
     }

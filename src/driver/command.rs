@@ -1,5 +1,6 @@
 //! What people ask of the running driver.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +12,15 @@ use super::job::Job;
 use super::newcomers::NewGroups;
 use super::policy::FilePolicies;
 use super::removal::{Removed, Target};
-use super::replay::{Replay, Tracker};
+use super::replay::{Out, Replay, Tracker};
 use super::run::{Driver, OVERDUE};
 use super::sources::Hold;
 use super::traced::traced;
 use super::watch::LastAnswers;
 use crate::deliver::Deliver;
 use crate::engine::{
-    BreakerState, DedicatedInfo, GroupView, Held, HungAttempts, Rate, Removal, Settings, Slots, Sort, Survey,
+    BreakerState, DedicatedInfo, GroupView, Held, HungAttempts, Rate, Removal, SectionView, Settings, Slots, Sort,
+    Survey,
 };
 use crate::event::{Group, Now, WaitSplit};
 
@@ -30,6 +32,8 @@ pub(super) enum Command {
     ShowBacklog(usize, oneshot::Sender<Vec<GroupView>>),
     /// Everything that waits at one look, and what looking took; groups are late beyond this age.
     Survey(Duration, oneshot::Sender<(Survey, Duration)>),
+    /// What waits, by section.
+    Sections(oneshot::Sender<BTreeMap<u16, SectionView>>),
     /// One group.
     Group(Group, oneshot::Sender<GroupView>),
     /// Change one group, on what is queued too.
@@ -66,6 +70,8 @@ pub(super) enum Command {
     ResumeSource(Arc<str>, oneshot::Sender<Result<bool, String>>),
     /// Work on this replay from now on.
     Replay(Arc<Replay>, oneshot::Sender<()>),
+    /// Go on with this replay from before, which has this under way.
+    TakeUp(Arc<Replay>, Vec<Out>),
     /// Take back what a replay has in lanes.
     Withdraw(Arc<Tracker>, oneshot::Sender<()>),
     /// Another configuration.
@@ -114,6 +120,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             let survey = driver.engine.survey(late, OVERDUE, now.mono);
             answer(reply, (survey, driver.shared.clock.now().mono.since(now.mono)));
         }
+        Command::Sections(reply) => answer(reply, driver.engine.sections()),
         Command::Group(group, reply) => answer(reply, driver.engine.group(&group, now.mono)),
         Command::Change(group, change, expiry, reply) => {
             let changed = driver.policies.change(&group, change, expiry, now.wall);
@@ -184,6 +191,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
             driver.work_on(job);
             answer(reply, ());
         }
+        Command::TakeUp(job, out) => driver.take_up(job, &out),
         Command::Withdraw(tracker, reply) => {
             driver.withdraw(&tracker, now);
             answer(reply, ());

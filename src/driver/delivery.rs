@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::backlog::{self, Backlogs};
 use super::followed;
 use super::live::{Call, Calls};
+use super::nodes::Mark;
 use super::outcome;
 use super::policy::PolicyTable;
 use super::removal::Removals;
@@ -43,9 +44,9 @@ pub(super) enum Done {
     /// A batch of settlements.
     Settled(Batch, Vec<Settle>, Result<usize, Error>),
     /// A lane's next events, and the mark under which they were asked for.
-    Loaded(Lane, usize, u64, Result<Vec<Pending>, Error>),
+    Loaded(Lane, usize, Mark, Result<Vec<Pending>, Error>),
     /// Retrying events; the same.
-    DueLoaded(usize, u64, Result<Vec<Pending>, Error>),
+    DueLoaded(usize, Mark, Result<Vec<Pending>, Error>),
     /// A live request was answered: its attempt, where there was one.
     Live(Option<LiveEnd>),
     /// Nobody waits for the answer of a live request any more.
@@ -242,13 +243,13 @@ impl Delivery {
     }
 
     /// Looks after replayed events that are with another node now: nobody tells this one of them.
-    pub(super) fn look_elsewhere(&mut self, is_here: impl Fn(Seq) -> bool) {
+    pub(super) fn look_elsewhere(&mut self, is_here: impl Fn(Seq, &Lane) -> bool) {
         if self.looking {
             return;
         }
-        let away = self.followed.iter().filter(|(seq, _)| !is_here(**seq));
-        let away = away.filter_map(|(seq, (tracker, _))| Some((Arc::clone(tracker), tracker.of_seq(*seq)?)));
-        let away: Vec<(Arc<Tracker>, Out)> = away.collect();
+        let out = self.followed.iter();
+        let out = out.filter_map(|(seq, (tracker, _))| Some((Arc::clone(tracker), tracker.of_seq(*seq)?)));
+        let away: Vec<(Arc<Tracker>, Out)> = out.filter(|(_, out)| !is_here(out.seq, &out.lane)).collect();
         if !away.is_empty() {
             self.looking = true;
             self.work.spawn(followed::look(Arc::clone(&self.store), away));
@@ -271,7 +272,7 @@ impl Delivery {
     }
 
     /// Begins what the engine asks for; reads under this mark.
-    pub(super) fn begin(&mut self, request: Request, mark: u64) {
+    pub(super) fn begin(&mut self, request: Request, mark: Mark) {
         match request {
             Request::Dispatch(dispatch) => self.dispatch(dispatch),
             Request::Live(dispatch) => {

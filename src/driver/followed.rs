@@ -25,8 +25,8 @@ pub(super) async fn look(store: Arc<dyn LaneStore>, out: Vec<(Arc<Tracker>, Out)
 /// How the first attempt of an event ended that was made pending as `seq`; `None` while it has not.
 fn end(status: Status, now_at: Seq, seq: Seq) -> Option<End> {
     match status {
-        // It is another replay's by now.
-        _ if now_at != seq => Some(End::Withdrawn),
+        // It is another replay's by now; unless its group has moved to another shard.
+        _ if now_at != seq && now_at.section() == seq.section() => Some(End::Withdrawn),
         Status::Queued | Status::InFlight => None,
         Status::Retrying => Some(End::Retrying),
         Status::Delivered => Some(End::Delivered),
@@ -46,5 +46,7 @@ mod tests {
         assert_eq!(end(Status::Delivered, Seq(5), Seq(5)), Some(End::Delivered));
         assert_eq!(end(Status::Dead, Seq(5), Seq(5)), Some(End::Dead));
         assert_eq!(end(Status::Queued, Seq(9), Seq(5)), Some(End::Withdrawn));
+        let moved = Seq(Seq::before(3).0 + 9);
+        assert_eq!((end(Status::Queued, moved, Seq(5)), end(Status::Dead, moved, Seq(5))), (None, Some(End::Dead)));
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::WeakSender;
 
 pub(super) use self::book::Jobs;
 use super::removal::{Removed, Target};
-use super::{Ended, Fact, Handle, Shared};
+use super::{Ended, Fact, Handle, Shared, is_spooled};
 use crate::engine::{DIVERTED, Removal};
 use crate::event::{Group, Mono, Seq};
 use crate::store::{Error, LaneStore, Query, Record, Status};
@@ -127,6 +127,8 @@ pub struct Job {
 pub enum JobRefusal {
     /// One of the group is running; its id.
     Running(u64),
+    /// Some of the group waits on this node for a store that does not answer.
+    Spooled,
     /// It has ended already.
     Over,
     /// There is none of that id.
@@ -237,6 +239,9 @@ impl Handle {
         let view = self.group(group.clone()).await.map_err(|Ended| JobRefusal::Ended)?;
         let newest = Query { group: Some(group.clone()), limit: 1, ..Query::default() };
         let page = self.events(newest).await.map_err(|error| JobRefusal::Unwritten(error.to_string()))?;
+        if page.records.first().is_some_and(|record| is_spooled(record.seq)) {
+            return Err(JobRefusal::Spooled);
+        }
         // Nothing of the group is on the first page: what waits, if anything, is older than that.
         let up_to = page.records.first().map(|record| record.seq).or(page.next).map_or(0, |seq| seq.0);
         let job = Job {

@@ -35,6 +35,7 @@ mod traced;
 mod upstream;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,18 +45,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::cluster::News;
-pub use crate::cluster::{Seat, board::NodeView};
+pub use crate::cluster::{Pin, Seat, ShardStanding, board::NodeView};
 pub use crate::deliver::{AddressState, AddressView, Relay};
 use crate::deliver::{Addresses, Deliver};
 use crate::engine::{Admitted, Engine, Excess, Over, Settings};
 pub use crate::engine::{
     BreakerState, DedicatedInfo, DedicatedView, Dedication, GroupView, Held, HungAttempts, Policy, Rate, Removal,
-    Slots, Sort, Survey,
+    SectionView, Slots, Sort, Survey,
 };
 use crate::event::{Event, EventId, Group, Mono, Now, Seq, WaitSplit, Wall};
 use crate::metrics::Metrics;
 use crate::spans::Recorder;
 pub use crate::store::notebook::Notebook;
+pub use crate::store::redis::Shard;
 pub use crate::store::spool::is_spooled;
 pub use crate::store::{AttemptNote, Error, Page, Query, Record, SpoolUsage, Status, Story, Usage};
 use crate::store::{LaneStore, Refusal};
@@ -151,6 +153,9 @@ pub enum Shed {
     /// The store takes no writes.
     #[error("the store is unavailable")]
     Unavailable,
+    /// The store does not answer, and the spool of this node has no room.
+    #[error("the store does not answer, and this node's spool is full (store.redis.spool_max_bytes, or its disk)")]
+    SpoolFull,
     /// This node is ending.
     #[error("this node is ending")]
     Draining,
@@ -167,13 +172,14 @@ pub enum Shed {
 
 impl Shed {
     /// The name of every reason.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "full",
         "group_too_large",
         "backlog",
         "outgrown",
         "busy",
         "unavailable",
+        "spool_full",
         "draining",
         "source_draining",
         "source_paused",
@@ -190,6 +196,7 @@ impl Shed {
             Self::Outgrown(_) => "outgrown",
             Self::Busy => "busy",
             Self::Unavailable => "unavailable",
+            Self::SpoolFull => "spool_full",
             Self::Draining => "draining",
             Self::SourceDraining => "source_draining",
             Self::SourcePaused => "source_paused",
@@ -213,7 +220,8 @@ impl From<Refusal> for Shed {
             Refusal::Full => Self::Full,
             Refusal::GroupTooLarge => Self::GroupTooLarge,
             Refusal::Backlog => Self::Backlog(BACKLOG_AGAIN),
-            Refusal::Unavailable => Self::Unavailable,
+            Refusal::Unavailable | Refusal::Moving => Self::Unavailable,
+            Refusal::SpoolFull => Self::SpoolFull,
             Refusal::Unknown => Self::TooSlow,
         }
     }
@@ -470,6 +478,14 @@ impl Handle {
     /// The driver has ended.
     pub async fn show_backlog(&self, top: usize) -> Result<Vec<GroupView>, Ended> {
         self.ask(|reply| Command::ShowBacklog(top, reply)).await
+    }
+
+    /// What waits on this node, by shard.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    pub async fn sections(&self) -> Result<BTreeMap<u16, SectionView>, Ended> {
+        self.ask(Command::Sections).await
     }
 
     /// Everything that waits at one look, for alerts: a group is late when its oldest event is older than `late`. Also the time that the

@@ -46,6 +46,13 @@ struct Holding {
     told: Seq,
 }
 
+/// What a read belongs to: what it brings counts only while that holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    section: u16,
+    of: u64,
+}
+
 /// Something that concerns shards.
 pub(super) enum Happening {
     News(News),
@@ -222,28 +229,29 @@ impl Nodes {
         self.holdings.get(&seq.section()).is_some_and(|holding| holding.state == State::Ours && seq > holding.told)
     }
 
-    /// Whether what becomes of an event is decided on this node.
-    pub(super) fn is_here(&self, seq: Seq) -> bool {
+    /// Whether what becomes of an event of this lane is decided on this node, and under this seq.
+    pub(super) fn is_here(&self, seq: Seq, lane: &Lane) -> bool {
         self.holdings.get(&seq.section()).is_some_and(|holding| holding.state != State::Lost)
+            && self.seat.shard_of(&lane.group).0 == seq.section()
     }
 
-    /// What a read of a lane belongs to: the ownership of its shard.
-    pub(super) fn mark(&self, lane: &Lane) -> u64 {
-        let section = self.seat.shard_of(&lane.group).0;
-        self.holdings.get(&section).map_or(0, |holding| holding.epoch.0)
+    /// What a read of a lane's events behind this one belongs to: the ownership of its shard.
+    pub(super) fn mark(&self, after: Seq) -> Mark {
+        let section = after.section();
+        Mark { section, of: self.holdings.get(&section).map_or(0, |holding| holding.epoch.0) }
     }
 
     /// What a read of retrying events belongs to: all shards that came before it.
-    pub(super) fn mark_due(&self) -> u64 {
-        self.gains
+    pub(super) fn mark_due(&self) -> Mark {
+        Mark { section: 0, of: self.gains }
     }
 
     /// What was read of a lane, without what the engine has not been told of yet, for it is about to be; `None` where the lane has moved
     /// since. `more` is set back with what is left out: it comes by itself.
-    pub(super) fn read(&self, lane: &Lane, mark: u64, events: &mut Vec<Pending>) -> Option<bool> {
-        let shard = self.seat.shard_of(&lane.group);
+    pub(super) fn read(&self, mark: Mark, events: &mut Vec<Pending>) -> Option<bool> {
+        let shard = Shard(mark.section);
         let holding = self.holdings.get(&shard.0)?;
-        if holding.epoch.0 != mark || holding.state == State::Lost || !self.seat.holds(shard) {
+        if holding.epoch.0 != mark.of || holding.state == State::Lost || !self.seat.holds(shard) {
             return None;
         }
         let before = events.len();

@@ -1,7 +1,7 @@
 //! A turn of the loop on one node among others: what happened to shards, and what the others are told.
 
 use super::delivery::Done;
-use super::nodes::{Happening, Nodes};
+use super::nodes::{Happening, Mark, Nodes};
 use super::run::Driver;
 use crate::cluster::News;
 use crate::engine::{Request, Settings};
@@ -59,11 +59,11 @@ impl Driver {
     }
 
     /// What a read belongs to that is asked for now.
-    pub(super) fn mark(&self, request: &Request) -> u64 {
+    pub(super) fn mark(&self, request: &Request) -> Mark {
         match (&self.nodes, request) {
-            (Some(nodes), Request::Load { lane, .. }) => nodes.mark(lane),
+            (Some(nodes), Request::Load { after, .. }) => nodes.mark(*after),
             (Some(nodes), Request::LoadDue { .. }) => nodes.mark_due(),
-            _ => 0,
+            _ => Mark::default(),
         }
     }
 
@@ -75,7 +75,7 @@ impl Driver {
                     Ok(events) => (events, None),
                     Err(error) => (Vec::new(), Some(error)),
                 };
-                let Some(whole) = nodes.read(&lane, mark, &mut events) else { return self.engine.on_load_void() };
+                let Some(whole) = nodes.read(mark, &mut events) else { return self.engine.on_load_void() };
                 // What was left out comes by itself: nothing more is to be read.
                 let n = if whole { n } else { usize::MAX };
                 Done::Loaded(lane, n, mark, error.map_or(Ok(events), Err))

@@ -117,10 +117,13 @@ impl Driver {
             }
         }
         for job in self.shared.replays.unfinished() {
-            for out in job.resume(&*self.shared.store).await? {
-                self.delivery.follow(out.seq, job.tracker(), Arc::default());
+            if self.nodes.is_some() {
+                // A store that is elsewhere may be away now.
+                self.replays.spawn(replay::take_up(job, Arc::clone(&self.shared.store), self.asking.clone()));
+            } else {
+                let out = job.resume(&*self.shared.store).await?;
+                self.take_up(job, &out);
             }
-            self.work_on(job);
         }
         for job in self.shared.jobs.unfinished() {
             tracing::info!(
@@ -292,7 +295,7 @@ impl Driver {
         }
         if let Some(nodes) = &mut self.nodes {
             nodes.keep_late(&mut self.engine, now);
-            self.delivery.look_elsewhere(|seq| nodes.is_here(seq));
+            self.delivery.look_elsewhere(|seq, lane| nodes.is_here(seq, lane));
         }
         self.delivery.watch.tick();
         while self.jobs.try_join_next().is_some() {}
@@ -300,6 +303,14 @@ impl Driver {
             self.delivery.write(notebook, known);
         }
         self.show_sizes(now);
+    }
+
+    /// A replay from before goes on; `out`: what it has under way.
+    pub(super) fn take_up(&mut self, job: Arc<Replay>, out: &[Out]) {
+        for out in out {
+            self.delivery.follow(out.seq, job.tracker(), Arc::default());
+        }
+        self.work_on(job);
     }
 
     /// Has a task work on a replay.

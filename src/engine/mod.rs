@@ -77,6 +77,7 @@ mod schedule;
 mod section;
 mod settings;
 mod settle;
+mod shards;
 mod slab;
 mod snapshot;
 mod stats;
@@ -104,9 +105,10 @@ pub use request::{
 pub use settings::{
     Backoff, Breakers, Charge, Dedicated, GroupBreaker, Policy, Rate, Retry, Settings, Slow, UpstreamBreaker,
 };
+pub use shards::SectionView;
 pub use survey::{Found, Survey};
 
-use crate::event::{Group, Lane, Mono, Now, Wall};
+use crate::event::{Group, Lane, Mono, Now, Seq, Wall};
 use admit::Coming;
 use counts::{Counts, Stage};
 use dedication::Dedications;
@@ -477,6 +479,8 @@ impl Engine {
         let n = self.limits().window;
         let Some(lane) = self.lanes.get(lid) else { return };
         let (Some(after), Some(group)) = (lane.loads_after(), self.groups.get(lane.group)) else { return };
+        // One that was never read begins where its section does.
+        let after = after.max(Seq::before(lane.section));
         let lane = Lane { group: group.name.clone(), inner: lane.inner.clone() };
         self.loads += 1;
         self.requests.push_back(Request::Load { lane, after, n });

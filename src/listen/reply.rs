@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn our_own_trouble_is_never_a_4xx_but_for_a_group_that_is_too_large() {
-        for shed in [Shed::Full, Shed::Busy, Shed::Unavailable, Shed::Draining, Shed::TooSlow] {
+        for shed in [Shed::Full, Shed::Busy, Shed::Unavailable, Shed::SpoolFull, Shed::Draining, Shed::TooSlow] {
             let reply = refused(&Refused::Shed(shed), None, 0.5);
             assert_eq!(reply.status(), 503, "{shed:?}");
             assert_eq!(reply.headers().get(RETRY_AFTER).unwrap(), "10");
@@ -318,7 +318,7 @@ mod tests {
     fn what_is_counted_from_the_start_has_the_names_that_it_is_counted_by() {
         let spans = [Shed::Backlog(Duration::ZERO), Shed::Outgrown(Duration::ZERO)];
         let plain = [Shed::Full, Shed::GroupTooLarge, Shed::Busy, Shed::Unavailable, Shed::Draining];
-        let sources = [Shed::SourceDraining, Shed::SourcePaused, Shed::TooSlow];
+        let sources = [Shed::SourceDraining, Shed::SourcePaused, Shed::TooSlow, Shed::SpoolFull];
         let all: Vec<&str> = plain.into_iter().chain(sources).chain(spans).map(Shed::as_str).collect();
         assert_eq!(all.len(), Shed::NAMES.len());
         assert!(all.iter().all(|name| Shed::NAMES.contains(name)), "{all:?}");

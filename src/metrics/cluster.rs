@@ -17,6 +17,7 @@ pub struct ClusterMetrics {
     slots: Gauge,
     moves: Counter,
     losses: Counter,
+    group_moves: Counter,
     unowned_seconds: Gauge<f64, AtomicU64>,
 }
 
@@ -54,6 +55,12 @@ impl ClusterMetrics {
                 "Shards that another node took over while this one held them",
                 Counter::default(),
             ),
+            group_moves: names.add(
+                "cluster_group_moves",
+                &[],
+                "Groups that left a shard of this node for another one, because of a pin",
+                Counter::default(),
+            ),
             unowned_seconds: names.add(
                 "cluster_unowned_seconds",
                 &[],
@@ -78,6 +85,11 @@ impl ClusterMetrics {
         if let Some(span) = unowned {
             self.unowned_seconds.set(span.as_secs_f64());
         }
+    }
+
+    /// A group has moved from a shard of this node to another one.
+    pub fn group_moved(&self) {
+        self.group_moves.inc();
     }
 
     /// A shard was taken over by another node.

@@ -420,6 +420,10 @@ pub enum Refusal {
     Unavailable,
     /// The store did not say in time whether it has the event: answer 503. It may be stored all the same.
     Unknown,
+    /// The store does not answer, and what keeps events for it meanwhile is full: answer 503.
+    SpoolFull,
+    /// This group is being moved within the store, and that takes too long: answer 503.
+    Moving,
 }
 
 /// Sizes of a store.

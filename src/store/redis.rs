@@ -11,9 +11,8 @@
 //!   claim by a receipt. What failed for lack of an answer may have been done, and its repetition does not do it again.
 //! - Shards fail one by one: an append says for each event what became of it ([`Appended::places`]).
 //! - `lanes`, `load`, `due`, `open` and `usage` speak of the shards that are held here; `read`, `find` and `list` of all.
-//! - A lane is in the shard of its group's name. Repeats are known within a shard: what repeats an event is of the same group.
-//! - A group that is pinned elsewhere has what it had before in its old shard, under the same lanes: a node that holds both sees one lane,
-//!   the events of the lower shard first.
+//! - A lane is in the shard of its group's name, or in the one that its group was moved to (`moves.rs`), and in one at a time. Ended events
+//!   stay where they ended. Repeats are known within a shard: what repeats an event is of the same group.
 
 mod append;
 mod checkup;
@@ -22,6 +21,7 @@ mod layout;
 pub mod link;
 mod list;
 mod local;
+mod moves;
 mod owner;
 mod queues;
 mod scripts;
@@ -30,14 +30,17 @@ mod settle;
 mod shard;
 mod upkeep;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use checkup::checkup;
+pub use checkup::{checkup, is_away};
+pub use moves::{Leaving, Move};
 pub use owner::{Before, Claim, Epoch, NodeId, Tailed, Taken};
 pub use settings::Settings;
 pub use shard::{SHARDS_MAX, Shard};
@@ -53,8 +56,8 @@ use crate::event::{Event, EventId, Group, Lane, Mono, Seq, Wall};
 /// The most events of a group that may be pending; `None`: any number.
 pub type Caps = Box<dyn Fn(&Group) -> Option<u64> + Send + Sync>;
 
-/// The shard that a group is pinned to; `None`: the one that it hashes to.
-pub type Pins = Box<dyn Fn(&Group) -> Option<Shard> + Send + Sync>;
+/// The shards of groups that are not in the one that they hash to.
+pub type Places = HashMap<Group, Shard>;
 
 /// One node's handle of a store in Redis.
 pub struct Redis {
@@ -64,7 +67,8 @@ pub struct Redis {
     locals: Vec<Local>,
     /// Where wake-ups are published.
     channel: Box<str>,
-    pins: RwLock<Option<Pins>>,
+    /// As far as this node knows; a shard that a group has left says where it went.
+    places: RwLock<Places>,
     caps: RwLock<Option<Caps>>,
     admission: upkeep::Admission,
     memory: Mutex<upkeep::Memory>,
@@ -72,6 +76,8 @@ pub struct Redis {
     lost: News<(Shard, Epoch)>,
     /// What receipts of this process begin with, and how many there were.
     receipts: (u64, AtomicU64),
+    /// Whether it may be used: Redis was looked at, and has as many shards as we.
+    begun: watch::Sender<bool>,
     closed: AtomicBool,
     /// Ends with the store.
     tasks: Mutex<JoinSet<()>>,
@@ -94,6 +100,17 @@ impl Redis {
     ///
     /// As [`Self::open`].
     pub async fn open_over(link: Arc<Link>, settings: Settings, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
+        let store = Self::over(link, settings, clock)?;
+        store.begin().await?;
+        Ok(store)
+    }
+
+    /// A store that asks Redis nothing and is unavailable, whatever it is asked, until [`Self::begin`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] for a number of shards that there cannot be.
+    pub fn over(link: Arc<Link>, settings: Settings, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
         let shards = settings.shards;
         if shards == 0 || shards > SHARDS_MAX {
             return Err(Error::Unavailable(format!("{shards} shards; there may be 1 to {SHARDS_MAX}")));
@@ -101,20 +118,20 @@ impl Redis {
         let store = Arc::new(Self {
             locals: (0..shards).map(|number| Local::new(&settings.namespace, Shard(number))).collect(),
             channel: format!("{}:wake", settings.namespace).into(),
-            pins: RwLock::default(),
+            places: RwLock::default(),
             caps: RwLock::default(),
             admission: upkeep::Admission::default(),
             memory: Mutex::default(),
             woken: News::default(),
             lost: News::default(),
             receipts: (rand::random(), AtomicU64::new(0)),
+            begun: watch::Sender::new(false),
             closed: AtomicBool::new(false),
             tasks: Mutex::default(),
             settings,
             clock,
             link,
         });
-        store.agree_on_shards().await?;
         let hearing = store.link.hear(&store.channel);
         let mut tasks = store.tasks.lock();
         tasks.spawn(upkeep::hear(Arc::downgrade(&store), hearing));
@@ -123,14 +140,40 @@ impl Redis {
         Ok(store)
     }
 
+    /// Takes it into use.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`]; it stays unavailable.
+    pub async fn begin(&self) -> Result<(), Error> {
+        self.agree_on_shards().await?;
+        self.begun.send_replace(true);
+        Ok(())
+    }
+
+    /// Whether it is in use.
+    #[must_use]
+    pub fn is_begun(&self) -> bool {
+        *self.begun.borrow()
+    }
+
+    /// Resolves when it is in use.
+    pub async fn begun(&self) {
+        let mut begun = self.begun.subscribe();
+        // Its sender is ours: there is no end but this one.
+        drop(begun.wait_for(|begun| *begun).await);
+    }
+
     /// The number of shards decides where every group is, so the first node writes it down and the others compare.
     async fn agree_on_shards(&self) -> Result<(), Error> {
         let Some(first) = self.local(Shard(0)) else { return Ok(()) };
         let key = first.tag.key("shards");
         let shards = self.shards();
         let set = Call::command(&first.tag, "SET").arg(&key).arg(shards).arg("NX").durable();
-        self.one(set).await?;
-        let there = layout::count(&self.one(Call::command(&first.tag, "GET").arg(&key)).await?)?;
+        let get = Call::command(&first.tag, "GET").arg(&key);
+        // One after the other: calls of one run may be carried out in any order.
+        only(self.carry_out(vec![set]).await)?;
+        let there = layout::count(&only(self.carry_out(vec![get]).await)?)?;
         if there == u64::from(shards) {
             return Ok(());
         }
@@ -147,13 +190,26 @@ impl Redis {
         self.settings.shards
     }
 
-    /// The shard of a group's lanes, pins considered.
+    /// The shard of a group's lanes: the one that it hashes to, unless it was moved.
     #[must_use]
     pub fn shard_of(&self, group: &Group) -> Shard {
-        let pinned = self.pins.read().as_ref().and_then(|pins| pins(group));
-        pinned
-            .filter(|shard| shard.0 < self.settings.shards)
-            .unwrap_or_else(|| Shard(crate::event::shard(group, self.settings.shards)))
+        self.place_of(group).unwrap_or_else(|| self.home_of(group))
+    }
+
+    /// The shard that a group hashes to.
+    #[must_use]
+    pub fn home_of(&self, group: &Group) -> Shard {
+        Shard(crate::event::shard(group, self.settings.shards))
+    }
+
+    fn place_of(&self, group: &Group) -> Option<Shard> {
+        let places = self.places.read();
+        if places.is_empty() { None } else { places.get(group).copied() }
+    }
+
+    /// A group was found to be there.
+    fn learn(&self, group: &Group, shard: Shard) {
+        self.places.write().insert(group.clone(), shard);
     }
 
     /// From now on appends refuse what would bring more than so many pending events of a group, in their own step.
@@ -161,9 +217,10 @@ impl Redis {
         *self.caps.write() = Some(caps);
     }
 
-    /// From now on groups are where these say.
-    pub fn set_pins(&self, pins: Pins) {
-        *self.pins.write() = Some(pins);
+    /// From now on groups are where these say; all others where they hash to.
+    pub fn set_places(&self, places: Places) {
+        let known = |shard: &Shard| shard.0 < self.settings.shards;
+        *self.places.write() = places.into_iter().filter(|(_, shard)| known(shard)).collect();
     }
 
     /// When Redis answered last.
@@ -195,7 +252,14 @@ impl Redis {
     }
 
     fn is_open(&self) -> Result<(), Error> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Unavailable("it is closed".into())) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Unavailable("it is closed".into()));
+        }
+        if self.is_begun() {
+            Ok(())
+        } else {
+            Err(Error::Unavailable("Redis was away at the start, and is so still".into()))
+        }
     }
 
     /// Carries out calls; one answer each.
@@ -203,18 +267,28 @@ impl Redis {
         if let Err(error) = self.is_open() {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
+        self.carry_out(calls).await
+    }
+
+    /// The same, whether it is in use or not.
+    async fn carry_out(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         let answers = self.link.run(calls, self.settings.timeout).await;
         answers.into_iter().map(|answer| answer.map_err(link::Unanswered::into_error)).collect()
     }
 
     async fn one(&self, call: Call) -> Result<Value, Error> {
-        self.run(vec![call]).await.pop().expect("invariant: there is an answer for each call")
+        only(self.run(vec![call]).await)
     }
 
     /// What a repetition of a call is known by; no other call has it.
     fn receipt(&self) -> String {
         format!("{:016x}{:x}", self.receipts.0, self.receipts.1.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// The answer to one call.
+fn only(mut answers: Vec<Result<Value, Error>>) -> Result<Value, Error> {
+    answers.pop().expect("invariant: there is an answer for each call")
 }
 
 impl LaneStore for Redis {
@@ -264,7 +338,12 @@ impl LaneStore for Redis {
     }
 
     fn usage(&self) -> Usage {
-        if self.is_open().is_ok() { self.usage_now() } else { Usage::default() }
+        match (self.closed.load(Ordering::Acquire), self.is_begun()) {
+            (true, _) => Usage::default(),
+            (false, true) => self.usage_now(),
+            // Whoever looks whether Redis may be used hears from it, and nobody else does.
+            (false, false) => Usage { answered: None, ..self.usage_now() },
+        }
     }
 
     fn poisoned(&self) -> BoxFuture<'_, String> {

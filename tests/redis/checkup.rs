@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane::clock::SystemClock;
+use fairlane::clock::{Clock as _, SystemClock, TestClock};
 use fairlane::store::Retention;
 use fairlane::store::doctor::{Finding, Standing};
 use fairlane::store::redis::link::Link;
 use fairlane::store::redis::settings::{Ack, Server, Tls, Topology};
 use fairlane::store::redis::{Settings, checkup};
 
+use crate::between::Between;
 use crate::support::redis::{Keys, cluster, guarded, redis, until};
 
 fn settings(server: Server, ack: Ack) -> Settings {
@@ -26,6 +27,7 @@ fn settings(server: Server, ack: Ack) -> Settings {
         timeout: Duration::from_secs(4),
         folder: PathBuf::from("unused"),
         spool: false,
+        spool_max_bytes: None,
         advertise: None,
     }
 }
@@ -170,4 +172,65 @@ async fn tls_is_said() {
     said(&look(&settings).await, "tls", Standing::Good);
     settings.server.tls = Some(Tls::default());
     assert!(said(&look(&settings).await, "redis", Standing::Bad).contains("certificate"));
+}
+
+/// A server that says it is of another version, of the same length: `as_version` are major and minor, as `6.2`.
+fn posing(server: &crate::support::redis::Server, as_version: &str) -> Between {
+    let own: String = server.version().chars().take(3).collect();
+    Between::default().answered(&format!("redis_version:{own}."), &format!("redis_version:{as_version}."))
+}
+
+#[tokio::test]
+async fn a_version_that_is_too_old_is_refused() {
+    let server = redis().start();
+    let old = posing(&server, "6.2").before(server.port());
+    let text = said(&look(&alone(&format!("redis://{old}"))).await, "version", Standing::Bad);
+    assert!(text.contains("Redis 6.2.") && text.contains("expected Redis 7.0 or later, or Valkey"), "{text}");
+}
+
+#[tokio::test]
+async fn from_7_2_on_the_disk_is_waited_for_and_before_that_only_always_will_do() {
+    let server = redis().line("appendfsync everysec").start();
+    let old = posing(&server, "7.0").before(server.port());
+    let text = said(&look(&alone(&format!("redis://{old}"))).await, "persistence", Standing::Bad);
+    assert!(text.contains("below version 7.2 only appendfsync always"), "{text}");
+
+    // Where the server cannot wait for its disk, a script stands for what can: both answer how many have it.
+    let new = posing(&server, "7.2");
+    let new = if server.try_ask::<::redis::Value>(&["WAITAOF", "0", "0", "0"]).is_err() {
+        new.asked("$7\r\nWAITAOF\r\n$1\r\n1\r\n", "$4\r\nEVAL\r\n$12\r\nreturn {1,0}\r\n")
+    } else {
+        println!("the server itself waits for its disk");
+        new
+    };
+    let findings = look(&alone(&format!("redis://{}", new.clone().before(server.port())))).await;
+    assert!(
+        said(&findings, "persistence", Standing::Note).contains("every write waits for the append-only file (WAITAOF)")
+    );
+    assert!(said(&findings, "writes", Standing::Good).contains("ack: aof"));
+
+    // A disk that does not confirm is not taken for one that does.
+    let full = posing(&server, "7.2").asked("$7\r\nWAITAOF\r\n$1\r\n1\r\n", "$4\r\nEVAL\r\n$12\r\nreturn {0,0}\r\n");
+    let findings = look(&alone(&format!("redis://{}", full.before(server.port())))).await;
+    let text = said(&findings, "writes", Standing::Bad);
+    assert!(text.contains("the disk did not confirm the write"), "{text}");
+}
+
+#[tokio::test]
+async fn clocks_that_differ_and_a_way_that_is_long_are_said() {
+    let server = redis().start();
+    for (apart, standing, words) in [
+        (Duration::ZERO, Standing::Good, "it differs from this machine's by"),
+        (Duration::from_secs(5), Standing::Note, "timedatectl"),
+        (Duration::from_secs(90), Standing::Bad, "ages and due times would be nonsense"),
+    ] {
+        let settings = alone(&server.url());
+        let link = Link::new(settings.server.clone(), settings.ack, Arc::new(SystemClock));
+        let ahead = TestClock::at(SystemClock.now().wall.plus(apart));
+        let text = said(&checkup(&link, &settings, &ahead).await, "redis-clock", standing);
+        assert!(text.contains(words), "{text}");
+    }
+    let far = Between::default().late(Duration::from_millis(8)).before(server.port());
+    let text = said(&look(&alone(&format!("redis://{far}"))).await, "latency", Standing::Note);
+    assert!(text.contains("put nodes and Redis together"), "{text}");
 }

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::support::redis::{Server, redis};
-use crate::support::{SHOPIFY, gateway, post};
+use crate::support::redis::{Server, redis, until};
+use crate::support::{Gateway, SHOPIFY, gateway, post};
 
 fn on(server: &Server, more: &str) -> String {
     format!("{SHOPIFY}\nstore: {{ redis: {{ url: \"{}\", {more} }} }}\n", server.url())
@@ -52,11 +52,76 @@ fn a_start_on_a_redis_that_loses_events_is_refused_and_the_doctor_says_the_same(
 }
 
 #[test]
-fn a_redis_that_is_not_there_is_said() {
+fn without_a_spool_a_redis_that_is_not_there_is_said() {
     let mut server = redis().start();
-    let yaml = on(&server, "ack: memory");
+    let yaml = on(&server, "ack: memory, spool: null");
     server.kill();
     let (_, error) = gateway(&yaml).try_start().err().expect("it started");
     assert!(error.contains(&format!("Redis at 127.0.0.1:{}", server.port())), "{error}");
-    assert!(error.contains("nothing listens there"), "{error}");
+    assert!(error.contains("nothing listens there") && error.contains("store.redis.spool"), "{error}");
+}
+
+/// Sends one event, which has to be accepted; gives its id.
+fn accepted(gateway: &Gateway) -> String {
+    let answer = gateway.client().send(&post("/webhooks/shopify", body()).shopify("a.myshopify.com"));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.header("fairlane-event-id").unwrap().to_owned()
+}
+
+#[test]
+fn with_a_spool_a_node_starts_without_redis_says_so_and_goes_on_when_it_comes() {
+    let mut server = redis().start();
+    let yaml = on(&server, "shards: 4, lease: 2s");
+    server.kill();
+    let gateway = gateway(&yaml).start();
+    assert!(gateway.stderr().contains("Redis is away: this node starts all the same"), "{}", gateway.stderr());
+    let id = accepted(&gateway);
+    let event = gateway.json(&format!("/api/v1/events/{id}"));
+    assert_eq!((event["status"].as_str(), event["spooled"].as_bool()), (Some("queued"), Some(true)), "{event}");
+    until("/readyz says where events go", || {
+        let ready = gateway.get("/readyz");
+        ready.status == 200 && ready.text().contains("kept in this node's spool (1 event so far)")
+    });
+    until("it is told of", || {
+        let alerts = gateway.json("/api/v1/alerts");
+        let firing: Vec<&str> =
+            alerts["firing"].as_array().unwrap().iter().map(|alert| alert["alert"].as_str().unwrap()).collect();
+        firing == ["store_away"]
+    });
+    server.revive();
+    // The upstream of this configuration does not exist: it was tried.
+    gateway.wait_for_status(&id, "retrying");
+    let at_once = accepted(&gateway);
+    gateway.wait_for_status(&at_once, "retrying");
+    assert_eq!(gateway.json("/api/v1/status")["store"]["spool"]["events"], 0);
+    assert!(gateway.stderr().contains("Redis is there"), "{}", gateway.stderr());
+    assert_eq!(gateway.json("/api/v1/nodes")["unowned"], serde_json::json!([]));
+}
+
+#[test]
+fn a_redis_that_comes_late_and_would_lose_events_is_not_used_before_that_is_mended() {
+    let mut server = redis().line("maxmemory-policy allkeys-lru").start();
+    let yaml = on(&server, "shards: 4");
+    server.kill();
+    let gateway = gateway(&yaml).start();
+    let id = accepted(&gateway);
+    server.revive();
+    until("the log says why it is not used", || {
+        gateway
+            .stderr()
+            .contains("Redis is there and cannot be used as it is: eviction: maxmemory-policy is allkeys-lru")
+    });
+    assert_eq!(server.ask::<i64>(&["EXISTS", "{fairlane:0}:shards", "{fairlane:nodes}:nodes"]), 0, "it is not used");
+    assert_eq!(gateway.json(&format!("/api/v1/events/{id}"))["spooled"], true);
+    let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    gateway.wait_for_status(&id, "retrying");
+}
+
+#[test]
+fn a_wrong_password_is_refused_at_once_with_a_spool_too() {
+    let server = redis().user("fair").start();
+    let yaml =
+        format!("{SHOPIFY}\nstore: {{ redis: {{ url: \"redis://fair:wrong@127.0.0.1:{}\" }} }}\n", server.port());
+    let (_, error) = gateway(&yaml).try_start().err().expect("it started");
+    assert!(error.contains("user or password is wrong"), "{error}");
 }

@@ -29,6 +29,7 @@ pub(crate) fn settings(url: &str, shards: u16) -> Settings {
         timeout: Duration::from_secs(20),
         folder: PathBuf::from("unused"),
         spool: false,
+        spool_max_bytes: None,
         advertise: None,
     }
 }

@@ -286,25 +286,3 @@ fn shards_fail_one_by_one() {
         assert!(matches!(node.store.append(late).await, Err(Error::Unavailable(_))), "none of it was stored");
     });
 }
-
-#[test]
-fn a_lane_that_is_pinned_elsewhere_is_one_lane_for_who_holds_both_shards() {
-    run(async {
-        let mut node = Node::new(3).await;
-        let a = lane("a");
-        let home = node.store.shard_of(&a.group);
-        let other = Shard((home.0 + 1) % 3);
-        let (first, _) = append_one(&mut node, &a).await;
-        let pinned = a.group.clone();
-        node.store.set_pins(Box::new(move |group| (*group == pinned).then_some(other)));
-        let (second, id) = append_one(&mut node, &a).await;
-        assert_eq!((Shard::of(first).0, Shard::of(second).0), (home, other));
-        let mut both = [first, second];
-        both.sort_unstable();
-        let loaded = node.store.load(a.clone(), Seq(0), 10).await.unwrap();
-        assert_eq!(loaded.iter().map(|pending| pending.seq).collect::<Vec<_>>(), both);
-        let lanes = node.store.lanes(None, 10).await.unwrap();
-        assert_eq!((lanes.len(), lanes[0].fresh), (1, 2));
-        assert_eq!(node.store.find(id).await.unwrap().unwrap().record.seq, second);
-    });
-}

@@ -182,6 +182,12 @@ impl Server {
         assert!(status.success(), "kill -{name}");
     }
 
+    /// Its version as it says it in `INFO`, e.g. `7.0.15`; a Valkey says the Redis that it stands for.
+    pub(crate) fn version(&self) -> String {
+        let info: String = self.ask(&["INFO", "server"]);
+        info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap().trim().to_owned()
+    }
+
     /// What it wrote to its log.
     pub(crate) fn log(&self) -> String {
         self.said.lock().unwrap().join("\n")
@@ -231,9 +237,14 @@ fn write_configuration(built: &Builder, dir: &Path, port: u16, tls_port: u16) {
     std::fs::write(dir.join("redis.conf"), text).unwrap();
 }
 
+/// The program: another version, or Valkey, where `REDIS_SERVER` names it.
+fn program() -> std::ffi::OsString {
+    std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 /// Starts `redis-server`; the receiver hears when it takes commands.
 fn spawn(dir: &Path, sentinel: bool) -> (Child, Arc<Mutex<Vec<String>>>, Receiver<()>) {
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     command.arg(dir.join("redis.conf"));
     if sentinel {
         command.arg("--sentinel");

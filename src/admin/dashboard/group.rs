@@ -12,9 +12,9 @@ use super::shell::{Shell, live_page};
 use super::{Visit, chart, waits};
 use crate::admin::audit::Entry;
 use crate::admin::inside::{self, Inside};
-use crate::admin::name;
 use crate::admin::problem::Problem;
 use crate::admin::words;
+use crate::admin::{name, pins};
 use crate::driver::{self, Dated, InParts as _, Live, Query};
 use crate::event::{Group, Wall};
 
@@ -72,12 +72,13 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let samples = &visit.admin.dashboard.samples;
     let counted = view.counted.map_or_else(String::new, |span| format!(" in {}", words::span(span)));
     let fact = |name, value| Fact { name, value };
-    let facts = vec![
+    let mut facts = vec![
         fact("Accepted", format!("{}{counted}", words::count(view.accepted))),
         fact("Delivered", format!("{}{counted}", words::count(view.delivered))),
         fact("Dead letters", words::count(view.dead)),
         fact("Worker time", words::span(view.worker_time)),
     ];
+    facts.extend(pins::of(&visit.admin, &group).map(|pin| fact("Shard", pin.in_words())));
     Ok(Page {
         shell,
         row: Row::of(&view, samples),

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::shards;
+
 /// Groups of a list where nobody says how many, and as the call itself has it.
 const LIMIT: usize = 100;
 
@@ -12,6 +14,8 @@ pub(super) enum Merge {
     Groups(&'static [&'static str], usize),
     /// What holds the slots.
     Upstream,
+    /// What waits in the shards, each of which one node knows.
+    Shards,
 }
 
 impl Merge {
@@ -30,10 +34,9 @@ impl Merge {
     pub(super) fn add(&self, sum: &mut Value, other: Value) {
         match self {
             Self::Groups(..) => {
-                if let (Some(all), Some(more)) = (list(sum), list(&mut other.clone())) {
-                    all.append(more);
-                }
+                append(sum, other, "groups");
             }
+            Self::Shards => append(sum, other, "by_shard"),
             Self::Upstream => {
                 for pointer in
                     ["/slots/busy", "/slots/slow", "/slots/retry", "/slots/free", "/slots/dedicated", "/active_groups"]
@@ -51,18 +54,28 @@ impl Merge {
 
     /// All have answered.
     pub(super) fn finish(&self, sum: &mut Value) {
+        if *self == Self::Shards {
+            return shards::finish(sum);
+        }
         let Self::Groups(keys, limit) = self else { return };
         let key = |group: &Value| keys.iter().filter_map(|key| group.get(key)?.as_f64()).sum::<f64>();
         let name = |group: &Value| group.get("group").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if let Some(groups) = list(sum) {
+        if let Some(groups) = list(sum, "groups") {
             groups.sort_by(|one, other| key(other).total_cmp(&key(one)).then_with(|| name(one).cmp(&name(other))));
             groups.truncate(*limit);
         }
     }
 }
 
-fn list(answer: &mut Value) -> Option<&mut Vec<Value>> {
-    answer.get_mut("groups")?.as_array_mut()
+fn list<'a>(answer: &'a mut Value, name: &str) -> Option<&'a mut Vec<Value>> {
+    answer.get_mut(name)?.as_array_mut()
+}
+
+/// Another node's list behind ours.
+fn append(sum: &mut Value, mut other: Value, name: &str) {
+    if let (Some(all), Some(more)) = (list(sum, name), list(&mut other, name)) {
+        all.append(more);
+    }
 }
 
 /// The later of two, by a moment in RFC 3339, which sorts as text.

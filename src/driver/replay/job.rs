@@ -39,7 +39,7 @@ const PAGE: usize = 500;
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// After something failed (the store is full, or was not there), it is tried again so much later.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a replay's task works with.
 #[derive(Clone)]

@@ -14,16 +14,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::mpsc::WeakSender;
 use tokio::task::spawn_blocking;
 
 pub use self::book::Standing;
 use self::book::{Course, Noted, Place, Terms};
 pub use self::filter::{Filter, Plan};
+use self::job::AGAIN;
 pub(super) use self::job::{Work, run};
 pub(super) use self::tracker::{End, Out};
 pub use self::tracker::{Tally, Tracker};
 use super::command::Command;
-use super::{Ended, Handle};
+use super::{Ended, Fact, Handle};
 use crate::event::{Group, Mono, Now, Seq, Wall};
 use crate::store::notebook::Notebook;
 use crate::store::{Error, LaneStore, Query, Record, Status};
@@ -210,7 +212,8 @@ impl Replay {
 
     fn noted(&self) -> Noted {
         let mut course = self.course.lock().clone();
-        course.out = self.tracker.out().iter().map(|out| (out.id, out.was)).collect();
+        // What is there already waits for the store to say how it stands.
+        course.out.extend(self.tracker.out().iter().map(|out| (out.id, out.was)));
         course.next.extend(self.again.lock().iter().map(|record| (record.id, record.status)));
         Noted::of(&self.terms, &course, self.tracker.tally())
     }
@@ -246,14 +249,25 @@ impl Replay {
 
     /// Finds out what became of the events that were under way when the process before this one ended. Gives those that still are, for the
     /// driver to follow.
+    ///
+    /// # Errors
+    /// The store's; nothing has changed.
     pub(super) async fn resume(&self, store: &dyn LaneStore) -> Result<Vec<Out>, Error> {
         let (out, next) = {
-            let mut course = self.course.lock();
-            (std::mem::take(&mut course.out), std::mem::take(&mut course.next))
+            let course = self.course.lock();
+            (course.out.clone(), course.next.clone())
         };
         let known = out.into_iter().map(|(id, was)| (id, was, true));
+        let mut found = Vec::new();
         for (id, was, counted) in known.chain(next.into_iter().map(|(id, was)| (id, was, false))) {
-            let Some(record) = store.find(id).await?.map(|story| story.record) else {
+            found.push((id, was, counted, store.find(id).await?.map(|story| story.record)));
+        }
+        {
+            let mut course = self.course.lock();
+            (course.out, course.next) = (Vec::new(), Vec::new());
+        }
+        for (id, was, counted, record) in found {
+            let Some(record) = record else {
                 self.tracker.count(|tally| tally.missed += 1);
                 continue;
             };
@@ -278,6 +292,24 @@ impl Replay {
             }
         }
         Ok(self.tracker.out())
+    }
+}
+
+/// The same as soon as the store can be read; the driver is told.
+pub(super) async fn take_up(job: Arc<Replay>, store: Arc<dyn LaneStore>, facts: WeakSender<Fact>) {
+    let out = loop {
+        match job.resume(&*store).await {
+            Ok(out) => break out,
+            Err(error) => {
+                tracing::debug!(%error, replay = job.terms.number, "a replay from before waits for the store")
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    };
+    if let Some(facts) = facts.upgrade()
+        && facts.send(Fact::Command(Box::new(Command::TakeUp(job, out)))).await.is_err()
+    {
+        tracing::debug!("the driver has ended: the next start takes the replay up");
     }
 }
 

@@ -52,7 +52,7 @@ fn groups_beyond_the_bound_share_and_stay_until_their_events_are_gone() {
 
     // Room comes while one of c's events waits: it stays.
     for seq in [1, 2, 3, 4, 5] {
-        let event = rig.store.pending[&crate::event::Seq(seq)].event.clone();
+        let event = rig.store.pending[&Seq(seq)].event.clone();
         let now = rig.at();
         assert!(rig.engine.remove(&event.lane, event.seq, Removal::Discard, false, now));
     }

@@ -106,7 +106,7 @@ proptest! {
                 4 => rig.engine.on_load_failed(&lane("nobody"), now),
                 5 => rig.engine.on_due_loaded(Vec::new(), n % 2 == 0, now),
                 6 => rig.engine.on_timeout(now),
-                7 => prop_assert!(!rig.engine.remove(&lane("nobody"), crate::event::Seq(n), Removal::Discard, false, now)),
+                7 => prop_assert!(!rig.engine.remove(&lane("nobody"), Seq(n), Removal::Discard, false, now)),
                 8 => prop_assert_eq!(rig.engine.cancel(&lane("nobody").group, now), 0),
                 9 => rig.engine.set_policy(&lane("nobody").group, Policy::default(), now),
                 10 => rig.engine.resume(&lane("a").group, now),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 
@@ -15,6 +16,10 @@ use crate::store::{Appended, Error, Refusal, Repeat};
 
 /// Events of one script at most: so many are written in a millisecond or two, in which Redis does nothing else.
 const EVENTS_MAX: usize = 1_000;
+/// An event whose group is about to be in another shard is tried again after this long, which is about what the rest of a move takes …
+const WAIT: Duration = Duration::from_millis(5);
+/// … and so often, each step from shard to shard counted as well. Everybody's events of the batch wait with it.
+const TURNS_MAX: usize = 12;
 /// Longest body: Redis takes values of half a gigabyte.
 const BODY_BYTES_MAX: usize = 256 << 20;
 /// Bytes of one answer about an event.
@@ -26,6 +31,10 @@ enum Fate {
     Stored(Seq),
     Repeats(Seq, EventId),
     Refused(Refusal),
+    /// Its group is in another shard.
+    Moved(Shard),
+    /// Its group will be in a moment.
+    Moving,
 }
 
 impl Redis {
@@ -35,12 +44,47 @@ impl Redis {
         if batch.is_empty() {
             return self.next_seq().await.map(Appended::from);
         }
-        let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
-        for (number, event) in batch.iter().enumerate() {
-            shards.entry(self.shard_of(&event.lane.group)).or_default().push(number);
-        }
         let mut fates: Vec<Result<Fate, Error>> = Vec::new();
         fates.resize_with(batch.len(), || Err(Error::Unavailable("not tried".into())));
+        let mut open: Vec<usize> = (0..batch.len()).collect();
+        for _ in 0..TURNS_MAX {
+            self.append_once(&open, &batch, &mut fates).await;
+            let (moved, waits) = self.follow(&batch, &fates);
+            if moved.is_empty() && waits.is_empty() {
+                break;
+            }
+            if !waits.is_empty() {
+                tokio::time::sleep(WAIT).await;
+            }
+            open = moved;
+            open.extend(waits);
+            open.sort_unstable();
+        }
+        answer(fates)
+    }
+
+    /// Events whose group has moved, each with where to known from now on; and those whose group is about to.
+    fn follow(&self, batch: &[Arc<Event>], fates: &[Result<Fate, Error>]) -> (Vec<usize>, Vec<usize>) {
+        let (mut moved, mut waits) = (Vec::new(), Vec::new());
+        for (number, (event, fate)) in batch.iter().zip(fates).enumerate() {
+            match fate {
+                Ok(Fate::Moved(to)) => {
+                    self.learn(&event.lane.group, *to);
+                    moved.push(number);
+                }
+                Ok(Fate::Moving) => waits.push(number),
+                _ => {}
+            }
+        }
+        (moved, waits)
+    }
+
+    /// Has each shard store its events of these numbers, in their order, and notes what became of them.
+    async fn append_once(&self, open: &[usize], batch: &[Arc<Event>], fates: &mut [Result<Fate, Error>]) {
+        let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
+        for (number, event) in open.iter().filter_map(|number| Some((*number, batch.get(*number)?))) {
+            shards.entry(self.shard_of(&event.lane.group)).or_default().push(number);
+        }
         // Pieces of one shard go one after another, so that its events keep their order.
         let mut pieces: BTreeMap<Shard, _> =
             shards.iter().map(|(shard, all)| (*shard, all.chunks(EVENTS_MAX))).collect();
@@ -48,19 +92,18 @@ impl Redis {
             let round: Vec<(Shard, &[usize])> =
                 pieces.iter_mut().filter_map(|(shard, chunks)| Some((*shard, chunks.next()?))).collect();
             if round.is_empty() {
-                break;
+                return;
             }
-            let calls = round.iter().map(|(shard, numbers)| self.append_call(*shard, numbers, &batch)).collect();
+            let calls = round.iter().map(|(shard, numbers)| self.append_call(*shard, numbers, batch)).collect();
             for ((shard, numbers), answer) in round.iter().zip(self.run(calls).await) {
                 let told = answer.and_then(|answer| self.fates(*shard, numbers.len(), answer));
                 if told.is_err() {
                     // What comes after it may not overtake it.
                     pieces.remove(shard);
                 }
-                set(&mut fates, shards.get(shard).map_or(numbers, Vec::as_slice), numbers, told);
+                set(fates, shards.get(shard).map_or(numbers, Vec::as_slice), numbers, told);
             }
         }
-        answer(fates)
     }
 
     fn append_call(&self, shard: Shard, numbers: &[usize], batch: &[Arc<Event>]) -> super::link::Call {
@@ -144,6 +187,8 @@ fn fate(shard: Shard, answer: &[u8; ANSWER_BYTES]) -> Result<Fate, Error> {
         (b"S", _) => Ok(Fate::Stored(seq)),
         (b"D", Some(of)) => Ok(Fate::Repeats(seq, of)),
         (b"B", _) => Ok(Fate::Refused(Refusal::Backlog)),
+        (b"M", _) => super::moves::shard(Shard::of(seq).1).map(Fate::Moved),
+        (b"W", _) => Ok(Fate::Moving),
         _ => Err(strange("an append")),
     }
 }
@@ -185,6 +230,7 @@ fn answer(fates: Vec<Result<Fate, Error>>) -> Result<Appended, Error> {
                 Ok(seq)
             }
             Ok(Fate::Refused(refusal)) => Err(refusal),
+            Ok(Fate::Moved(_) | Fate::Moving) => Err(Refusal::Moving),
             Err(Error::Full(_)) => Err(Refusal::Full),
             Err(_) => Err(Refusal::Unavailable),
         });

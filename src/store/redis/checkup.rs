@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Pipeline, Value};
 
-use super::link::{Append, Call, Confirm, Link, Script, Tag, Unanswered, Version, on_disk};
+use super::link::{Append, Call, Confirm, Link, Script, Tag, Unanswered, Version, needs_a_person, on_disk};
 use super::settings::{Ack, Address, Settings, Topology};
 use crate::clock::Clock;
 use crate::store::doctor::{Finding, Standing};
@@ -81,6 +81,12 @@ pub async fn checkup(link: &Link, settings: &Settings, clock: &dyn Clock) -> Vec
     findings
 }
 
+/// Whether all that was found is that no server can be reached, or is not ready yet: what may pass by itself.
+#[must_use]
+pub fn is_away(findings: &[Finding]) -> bool {
+    matches!(findings, [Finding { what: "redis", standing: Standing::Bad, text }] if !needs_a_person(text))
+}
+
 fn finding(what: &'static str, standing: Standing, text: impl Into<String>) -> Finding {
     Finding { what, standing, text: text.into() }
 }
@@ -125,6 +131,9 @@ async fn ask(link: &Link, address: &Address, clock: &dyn Clock) -> Result<Told, 
     let info = redis::from_redis_value::<String>(info).map_err(|error| error.to_string())?;
     if info.contains("redis_mode:sentinel") {
         return Err("a Sentinel answers here: set store.redis.sentinel to what it calls the master".into());
+    }
+    if info.contains("\nloading:1") {
+        return Err("it is loading its data".into());
     }
     let info = info.lines().filter_map(|line| line.split_once(':'));
     let (s, us) = redis::from_redis_value::<(u64, u64)>(time).map_err(|error| error.to_string())?;

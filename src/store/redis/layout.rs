@@ -23,6 +23,7 @@
 //! | `:e:d` `:e:x` `:e:s` | sorted set | delivered or discarded, dead, suppressed events, by their ends |
 //! | `:k` | sorted set | dead events, by n: they are listed often and are few among many |
 //! | `:d:<fingerprint>` | text, expires | the end of its window (double) and the id of the event that repeats are known by |
+//! | `:w` | hash | group that leaves this shard, or has left it → how far that is (1 moving, 2 closing, 3 gone) and the shard where it goes |
 //! | `:c:<receipt>` | text, expires | what a requeue gave, for its repetition |
 //!
 //! A shard without events has `:m` and `:owner`, the first one `:shards` besides (how many there are); a lane without pending events has

@@ -84,6 +84,8 @@ pub(super) struct Sums {
     /// Ended events that are kept: counted now and then, and kept up in between.
     pub(super) history: u64,
     pub(super) oldest: Option<Wall>,
+    /// The last number that was given.
+    pub(super) last: u64,
 }
 
 impl Sums {

@@ -9,6 +9,7 @@ use redis::Value;
 use super::Redis;
 use super::layout::{self, strange};
 use super::link::Call;
+use super::moves::{self, Leaving};
 use super::queues::summary;
 use super::scripts::{OWN, TAKE};
 use super::shard::Shard;
@@ -72,6 +73,8 @@ pub struct Taken {
     pub open: Vec<Pending>,
     /// The owner before; `None` where there was none.
     pub before: Option<Before>,
+    /// Groups that are on their way to other shards; their lanes are not among the lanes.
+    pub leaving: Vec<Leaving>,
 }
 
 /// The owner that a shard had before.
@@ -131,6 +134,16 @@ impl Redis {
         self.local(shard).is_some_and(|local| local.epoch().is_some())
     }
 
+    /// As which epoch a shard is held here, its pending events and the last seq that was given in it, as last told; `None` where it is not
+    /// held.
+    #[must_use]
+    pub fn standing(&self, shard: Shard) -> Option<(Epoch, u64, Seq)> {
+        let local = self.local(shard)?;
+        let epoch = local.epoch()?;
+        let sums = *local.sums.lock();
+        Some((epoch, sums.pending, shard.seq(sums.last)))
+    }
+
     /// Prolongs leases to `lease` from the moment at which Redis reads this; one answer a shard, `false` where it is not held as that
     /// epoch any more.
     pub async fn renew(&self, held: &[(Shard, Epoch)], lease: Duration) -> Vec<Result<bool, Error>> {
@@ -175,7 +188,7 @@ impl Redis {
             self.is_lost(shard, epoch);
             return Ok(None);
         }
-        let [last, names, sums, open, before, told] = layout::exactly(answer, "a shard")?;
+        let [last, names, sums, open, before, told, leaving] = layout::exactly(answer, "a shard")?;
         let mut lanes = Vec::new();
         for (name, sums) in layout::parts(names)?.into_iter().zip(layout::parts(sums)?) {
             lanes.extend(summary(layout::lane(&layout::bytes(name)?)?, &layout::bytes(sums)?)?);
@@ -184,9 +197,12 @@ impl Redis {
         let open = layout::rows(shard, open)?.into_iter().flatten().map(|found| found.row.pending()).collect();
         let last = shard.seq(layout::number(&layout::bytes(last)?)?);
         if let Some(local) = self.local(shard) {
-            local.sums.lock().learn(&layout::bytes(told)?)?;
+            let mut sums = local.sums.lock();
+            sums.learn(&layout::bytes(told)?)?;
+            sums.last = Shard::of(last).1;
         }
-        Ok(Some(Taken { shard, epoch, last, lanes, open, before: read_before(before)? }))
+        let leaving = layout::parts(leaving)?.into_iter().map(moves::read_leaving).collect::<Result<_, _>>()?;
+        Ok(Some(Taken { shard, epoch, last, lanes, open, before: read_before(before)?, leaving }))
     }
 
     /// What was appended to shards, and requeued in them, behind these seqs; one answer a shard, `limit` events each at most.

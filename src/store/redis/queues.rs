@@ -73,7 +73,7 @@ impl Redis {
     pub(super) async fn load_lane(&self, lane: Lane, after: Seq, limit: usize) -> Result<Vec<Pending>, Error> {
         self.is_open()?;
         let mut found = Vec::new();
-        for shard in self.held().into_iter().filter(|shard| self.may_have(*shard, &lane)) {
+        for shard in self.held().into_iter().filter(|shard| self.may_have(*shard, &lane, after)) {
             if let Some(behind) = behind(shard, after).filter(|_| found.len() < limit) {
                 self.load_from(shard, &lane, behind, limit, &mut found).await?;
             }
@@ -81,9 +81,10 @@ impl Redis {
         Ok(found)
     }
 
-    /// Whether a lane may have events in a shard: in its own one, and with pins in the one that it had before.
-    fn may_have(&self, shard: Shard, lane: &Lane) -> bool {
-        self.pins.read().is_some() || self.shard_of(&lane.group) == shard
+    /// Whether a lane may have events in a shard: in the one that the caller is in already, else in that of its group.
+    fn may_have(&self, shard: Shard, lane: &Lane, after: Seq) -> bool {
+        let at = if after > Seq(0) { Shard::of(after).0 } else { self.shard_of(&lane.group) };
+        shard == at
     }
 
     async fn load_from(

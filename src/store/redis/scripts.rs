@@ -16,6 +16,8 @@ script!(SETTLE, "lua/settle.lua");
 script!(REQUEUE, "lua/requeue.lua");
 script!(OWN, "lua/own.lua");
 script!(TAKE, "lua/take.lua");
+script!(MOVE, "lua/move.lua");
+script!(ARRIVE, "lua/arrive.lua");
 script!(LANES, "lua/lanes.lua");
 script!(QUEUES, "lua/queues.lua");
 script!(EVENTS, "lua/events.lua");

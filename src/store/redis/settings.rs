@@ -34,6 +34,8 @@ pub struct Settings {
     pub folder: PathBuf,
     /// Whether events are kept in the folder while Redis is away.
     pub spool: bool,
+    /// Bytes of the disk that they may take, `None`: all but what has to stay free.
+    pub spool_max_bytes: Option<u64>,
     /// Where other nodes reach this one's admin side; `None`: at its own address.
     pub advertise: Option<Box<str>>,
 }

@@ -11,6 +11,7 @@ use redis::Value;
 use super::Redis;
 use super::layout::{self, strange, written};
 use super::local::{Local, Settling};
+use super::moves;
 use super::owner::Epoch;
 use super::scripts::{REQUEUE, SETTLE};
 use super::shard::Shard;
@@ -177,8 +178,21 @@ impl Redis {
             .arg(kept)
             .arg(numbers);
         let [rows, told] = layout::exactly(self.one(call).await?, "a requeue")?;
-        let pending: Vec<Option<Pending>> =
-            layout::rows(shard, rows)?.into_iter().map(|found| found.map(|found| found.row.pending())).collect();
+        let rows = layout::parts(rows)?;
+        let mut pending = Vec::with_capacity(seqs.len());
+        for (seq, row) in seqs.iter().zip(rows.as_chunks::<3>().0) {
+            pending.push(match row {
+                // Its group has left the shard.
+                [Value::BulkString(number), Value::BulkString(to), _] if number.is_empty() && !to.is_empty() => {
+                    let to = moves::shard(layout::count(&Value::BulkString(to.clone()))?)?;
+                    self.requeue_elsewhere(*seq, to, at).await?
+                }
+                row => {
+                    let found = layout::rows(shard, Value::Array(row.to_vec()))?.pop().flatten();
+                    found.map(|found| found.row.pending())
+                }
+            });
+        }
         if let Some(local) = self.local(shard) {
             let mut sums = local.sums.lock();
             sums.learn(&layout::bytes(told)?)?;

@@ -128,11 +128,12 @@ impl Redis {
         let kept = self.kept_since().map(|since| format!("{since:.0}"));
         let call = |shard: &Shard| self.script(*shard, &SUMS).arg(&kept[..]);
         for (shard, answer) in shards.iter().zip(self.run(shards.iter().map(call).collect()).await) {
-            let [told, history, _last] = layout::exactly(answer?, "sums")?;
+            let [told, history, last] = layout::exactly(answer?, "sums")?;
             if let Some(local) = self.local(*shard) {
                 let mut sums = local.sums.lock();
                 sums.learn(&layout::bytes(told)?)?;
                 sums.history = layout::count(&history)?;
+                sums.last = layout::number(&layout::bytes(last)?)?;
             }
         }
         Ok(())

@@ -31,7 +31,8 @@ impl Answers {
             let place = appended.place(at);
             self.put(number, place);
             self.repeats.extend(appended.repeat(at).map(|of| Repeat { number, of }));
-            if is_unanswered(place) {
+            // What waits for its group to move is taken here as well.
+            if is_unanswered(place) || place == Err(Refusal::Moving) {
                 left.push((number, event));
             }
         }
@@ -59,7 +60,8 @@ impl Spooled {
         if !tried.is_empty() {
             let events: Vec<Arc<Event>> = tried.iter().map(|(_, event)| Arc::clone(event)).collect();
             let appended = self.append_there(&events, self.settings.deadline).await?;
-            let is_answered = |at: usize| !is_unanswered(appended.place(at));
+            let is_answered =
+                |at: usize| !is_unanswered(appended.place(at)) && appended.place(at) != Err(Refusal::Moving);
             if left.is_empty() && (0..events.len()).all(is_answered) {
                 return Ok(appended);
             }
@@ -135,7 +137,7 @@ impl Spooled {
                 self.spooled(count);
                 return Ok(());
             }
-            Err(Error::Full(_)) => Refusal::Full,
+            Err(Error::Full(_)) => Refusal::SpoolFull,
             Err(Error::Unavailable(_)) => Refusal::Unavailable,
             // The process ends; what the remote has taken of this batch is there.
             Err(error) => return Err(error),

@@ -17,8 +17,8 @@
 //!   not wait behind them.
 //! - **Parts.** A remote in shards fails shard by shard. Each is a *part* with a standing of its own (`standing.rs`), so that one that is
 //!   away costs the others nothing. What moves and what stays in the spool is decided in `course.rs`, done in `mover.rs`.
-//! - **Bounds.** The spool is bounded as any embedded store is: `max_bytes`, `min_free`. Beyond that, or without a spool, events are
-//!   refused as unavailable.
+//! - **Bounds.** The spool is bounded as any embedded store is: `max_bytes`, `min_free`. Beyond that events are refused as
+//!   [`Refusal::SpoolFull`], and without a spool as unavailable.
 //! - **Repeats** are looked for by the remote alone, when it gets the event: the sender of one that is in the spool is not told.
 //!
 //! # Seqs
@@ -131,7 +131,7 @@ pub fn before_redis(
             // Beside the node's name and token.
             path: settings.folder.join("spool"),
             durability: Durability::Fsync,
-            max_bytes: None,
+            max_bytes: settings.spool_max_bytes,
             min_free: MIN_FREE,
             retention: settings.retention,
         };
@@ -295,7 +295,11 @@ impl LaneStore for Spooled {
             Err(Refusal::Unavailable)
         };
         match (theirs, &self.local) {
-            (Err(Refusal::Unavailable), Some(local)) => local.admits(group),
+            (Err(Refusal::Unavailable), Some(local)) => match local.admits(group) {
+                Ok(()) if local.usage().room_bytes > 0 => Ok(()),
+                Ok(()) | Err(Refusal::Full) => Err(Refusal::SpoolFull),
+                refused => refused,
+            },
             (theirs, _) => theirs,
         }
     }

@@ -178,8 +178,12 @@ impl Spooled {
                     taken.insert(*seq);
                     continue;
                 }
-                Err(Refusal::Backlog | Refusal::GroupTooLarge) => Held::Group(event.lane.group.clone()),
-                Err(Refusal::Full | Refusal::Unavailable | Refusal::Unknown) => Held::Part(self.part(event)),
+                Err(Refusal::Backlog | Refusal::GroupTooLarge | Refusal::Moving) => {
+                    Held::Group(event.lane.group.clone())
+                }
+                Err(Refusal::Full | Refusal::SpoolFull | Refusal::Unavailable | Refusal::Unknown) => {
+                    Held::Part(self.part(event))
+                }
             };
             course.hold(what, *seq, again);
         }

@@ -71,6 +71,27 @@ pub(super) fn words(error: &RedisError) -> String {
     }
 }
 
+/// What reasons say that are about settings, here or there. All others may pass by themselves.
+const SETTINGS: [&str; 12] = [
+    "user or password is wrong",
+    "WRONGPASS",
+    "NOAUTH",
+    "NOPERM",
+    "asks for a user and a password",
+    "the password is not text",
+    "a Sentinel answers here",
+    "no Sentinel knows a master",
+    "cluster support disabled",
+    "(ACL +info)",
+    "cannot be read",
+    "ertificate",
+];
+
+/// Whether a reason why nothing can be done with a server, in words for people, is one that stays until a person changes something.
+pub(in crate::store::redis) fn needs_a_person(why: &str) -> bool {
+    SETTINGS.iter().any(|setting| why.contains(setting))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,7 @@ pub use hear::Hearing;
 use self::dial::Live;
 pub(super) use self::dial::{Append, Confirm, Version, on_disk};
 use self::judge::Next;
+pub(super) use self::judge::needs_a_person;
 use self::map::{Map, Witness};
 use self::node::Node;
 use self::request::Request;

@@ -5,7 +5,8 @@
 --   without its first 8 bytes
 --
 -- An event whose id is there already is not stored again: its place is the answer, so a call may be repeated. The answer has 23 bytes an
--- event: S (stored), D (stored, and suppressed as a repeat of the id that follows) or B (backlog), its number, an id.
+-- event: S (stored), D (stored, and suppressed as a repeat of the id that follows) or B (backlog), its number, an id; M where its group
+-- has moved, with the shard in the number's place, or W where it is about to.
 local FIRST, NOBODY = 4, string.rep('\0', 16)
 local m = read_sums()
 local ids, tails, of_lane, lanes, names, asked, marks, k = {}, {}, {}, {}, {}, {}, {}, 0
@@ -51,7 +52,7 @@ local function waiting(lane)
   return parts[group] + (own and own.entry[1] or read_lane(call('HGET', LANES, group .. '\0'))[1])
 end
 
-local now, pages = math.max(m.t, clock()), {}
+local now, pages, away = math.max(m.t, clock()), {}, aways()
 local t8 = pack('>I8', now)
 local answer, states, places, stored, suppressed, mine, list, listed = {}, {}, {}, 0, {}, {}, nil, 0
 
@@ -85,11 +86,15 @@ for i, id in ipairs(ids) do
   local text, tail, lane = ARGV[arg], tails[i], lanes[of_lane[i]]
   local w, cap = unpacked('>I8', tail, 2), unpacked('<d', text, 17)
   local key = byte(text, 25) == 1 and base .. 'd:' .. sub(text, 26, 41)
-  local of = key and repeated(key, w)
+  local of, left = key and repeated(key, w), away and away[group_of(lane.name)]
   if known[i] then
     answer[i] = again(known[i])
   elseif mine[id] then
     answer[i] = answer[mine[id]]
+  elseif left and left.stage == GONE then
+    answer[i] = 'M' .. written(left.to) .. NOBODY
+  elseif left and left.stage == CLOSING then
+    answer[i] = 'W' .. written(0) .. NOBODY
   elseif not of and cap >= 0 and waiting(lane) >= cap then
     answer[i] = 'B' .. written(0) .. NOBODY
   else

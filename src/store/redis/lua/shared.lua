@@ -4,7 +4,7 @@ local call, sub, byte, char = redis.call, string.sub, string.byte, string.char
 local pack, unpacked = struct.pack, struct.unpack
 local base = sub(KEYS[1], 1, -2)
 local STATES, IDS, LANES, HEADS, OPEN, DUE = base .. 's', base .. 'i', base .. 'l', base .. 'h', base .. 'o', base .. 'r'
-local PAGES, TIMES, PARTS, DEAD = base .. 'pages', base .. 'times', base .. 'g', base .. 'k'
+local PAGES, TIMES, PARTS, DEAD, AWAY = base .. 'pages', base .. 'times', base .. 'g', base .. 'k', base .. 'w'
 local ENDS = { [4] = base .. 'e:d', [5] = base .. 'e:x', [6] = base .. 'e:s', [7] = base .. 'e:d' }
 local NOTHING = '\0\0\0\0\0\0\0\0'
 
@@ -67,6 +67,26 @@ local function whole_of(lane)
   local stop = string.find(lane, '\0', 1, true)
   if stop < #lane then return sub(lane, 1, stop - 1) end
 end
+local function group_of(lane) return sub(lane, 1, string.find(lane, '\0', 1, true) - 1) end
+
+-- Groups that leave this shard, or have left it: by their names, how far that is and to where.
+local MOVING, CLOSING, GONE = 1, 2, 3
+local function read_away(text)
+  local stage, to = string.match(text, '^(%d) (%d+)$')
+  return { stage = tonumber(stage), to = tonumber(to) }
+end
+-- All of them; nothing where there are none, which is nearly always so.
+local function aways()
+  if call('EXISTS', AWAY) == 0 then return nil end
+  local found, all = {}, call('HGETALL', AWAY)
+  for i = 1, #all, 2 do found[all[i]] = read_away(all[i + 1]) end
+  return found
+end
+-- Whether what is here of a lane's group is on its way elsewhere: then nobody delivers it from here.
+local function leaves(away, lane)
+  local one = away and away[group_of(lane)]
+  return one and one.stage ~= GONE
+end
 -- Since when the event waits that waits longest in a lane. Events come nearly always in the order of their receipt: then it is the first.
 -- Those that came later than younger ones stand in a set of their own.
 local function oldest_of(lane, l)
@@ -119,6 +139,44 @@ local function rows(numbers, states)
     from = to
   end
   return out
+end
+
+-- An event waits in its lane from now on.
+local function queue_event(m, n6, state)
+  local name, w, bytes = lane_of(state), unpacked('>I8', state, 10), unpacked('>I4', state, 58)
+  local l = read_lane(call('HGET', LANES, name))
+  call('ZADD', base .. 'q:' .. name, number(n6), n6)
+  if l[1] == 0 then
+    m.lanes = m.lanes + 1
+    lower_heads({ w, name })
+  elseif w < l[5] then
+    l[3] = l[3] + 1
+    call('ZADD', base .. 'x:' .. name, w, n6)
+    lower_heads({ w, name })
+  end
+  l[1], l[4], l[5] = l[1] + 1, l[4] + bytes, math.max(l[5], w)
+  call('HSET', LANES, name, lane_text(l))
+  m.pending, m.bytes = m.pending + 1, m.bytes + bytes
+  if whole_of(name) then call('HINCRBY', PARTS, whole_of(name), 1) end
+end
+-- An event with all its parts is here no more; sets that it stands in are the caller's.
+local function forget_event(n6, state)
+  local page, b, noted = base .. 'p:' .. page_of(n6), sub(n6, 6), unpacked('>I4', state, 62)
+  local head, fields = call('HGET', page, 'h' .. b), { 'h' .. b, 'b' .. b }
+  for k = math.max(0, noted - 256), noted - 1 do fields[#fields + 1] = 'a' .. b .. char(k % 256) end
+  if head then call('HDEL', IDS, sub(head, 2, 17)) end
+  call('HDEL', STATES, n6)
+  call('HDEL', page, unpack(fields))
+  forget_page(page_of(n6))
+end
+-- The state of an ended event that is pending again since `at` (eight bytes): attempts and refusals are counted anew.
+local function requeued(state, at)
+  local lane, flags, replays = lane_of(state), byte(state, 66), unpacked('>I4', state, 54)
+  if byte(state, 9) ~= 6 then replays = replays + 1 end
+  local tail = sub(state, 67, 68 + #lane)
+  if flags >= 2 then tail = tail .. sub(state, 69 + #lane, 84 + #lane) end
+  return sub(state, 1, 8) .. '\1' .. at .. at .. NOTHING .. NOTHING .. string.rep('\0', 12)
+    .. pack('>I4', replays) .. sub(state, 58, 65) .. char(flags % 2 == 0 and flags + 1 or flags) .. tail
 end
 
 -- The open events, and of each lane: fresh, retrying, bytes, since when its oldest event waits; empty where it has none.
