@@ -128,6 +128,14 @@ fn the_units_start_what_is_there() {
     let words: Vec<&str> = start.split_whitespace().collect();
     assert_eq!(words[0], "/usr/local/bin/fairlane");
     is_a_run(&words[1..]);
+    // It is replaced by the same command, in the background; systemd learns which process is the main one from that one itself.
+    let reload = unit("fairlane.service", "Service", "ExecReload").remove(0);
+    let reload: Vec<&str> = reload.split_whitespace().collect();
+    is_a_run(&reload[1..]);
+    let plain: Vec<&str> = reload.iter().copied().filter(|word| !["--upgrade", "--detach"].contains(word)).collect();
+    assert_eq!((reload.len(), plain), (words.len() + 2, words));
+    assert_eq!(unit("fairlane.service", "Service", "Type"), ["notify"]);
+    assert_eq!(unit("fairlane.service", "Service", "NotifyAccess"), ["main"]);
     assert_eq!(format!("/var/lib/{}", unit("fairlane.service", "Service", "StateDirectory")[0]), DATA);
     assert_eq!(unit("fairlane.socket", "Socket", "ListenStream"), [format!("0.0.0.0:{LISTEN_PORT}")]);
     // The admin side binds its own: a second inherited socket would become it.

@@ -80,6 +80,17 @@ fn a_folder_that_another_gateway_has_names_it() {
 }
 
 #[test]
+fn a_port_that_another_gateway_has_names_it_and_the_way_to_replace_it() {
+    let gateway = gateway(ANY).start();
+    let address = gateway.address.to_string();
+    let output = fairlane(gateway.dir(), &["run", "--listen", &address, "--admin", "127.0.0.1:0", "--data", "another"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = said(&output);
+    let who = format!("fairlane (process {})", gateway.child.id());
+    assert!(told.contains(&who) && told.contains("take its place with --upgrade"), "{told}");
+}
+
+#[test]
 fn too_few_descriptors_are_refused_before_anything_is_begun() {
     let (status, told) =
         gateway(ANY).through(&["bash", "-c", "ulimit -n 40; exec \"$@\"", "limited"]).try_start().err().unwrap();

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -159,6 +159,73 @@ async fn with_a_client_ca_only_its_clients_are_heard() {
             Err(_) => false,
         };
         assert_eq!(answer, heard, "with a certificate: {}", identity.is_some());
+    }
+}
+
+#[tokio::test]
+async fn whose_clients_are_heard_is_exchanged_while_it_runs() {
+    let (before, after) = (authority(), authority());
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &identity(&before, "gateway.test", ExtendedKeyUsagePurpose::ServerAuth));
+    let ca = dir.path().join("ca.crt");
+    std::fs::write(&ca, before.pem()).unwrap();
+    let files = dir.path().display();
+    let tls = format!("{{ cert: {files}/tls.crt, key: {files}/tls.key, client_ca: {files}/ca.crt }}");
+    let gateway = gateway(&format!("listen: {{ tls: {tls} }}\n{SOURCES}")).start();
+    let clients = [&before, &after].map(|ca| identity(ca, "client.test", ExtendedKeyUsagePurpose::ClientAuth));
+    let address = gateway.address;
+    let heard =
+        async |identity| match connect(address, "gateway.test", client_config(&before, Some(identity), &[])).await {
+            Ok(stream) => post(stream, Version::HTTP_11, address, Bytes::new()).await.is_ok(),
+            Err(_) => false,
+        };
+    assert!(heard(&clients[0]).await && !heard(&clients[1]).await);
+    std::fs::write(&ca, after.pem()).unwrap();
+    while !heard(&clients[1]).await {
+        tokio::task::yield_now().await;
+    }
+    assert!(!heard(&clients[0]).await, "the ones before are not heard any more");
+    // What is no certificate leaves those who are heard.
+    std::fs::write(&ca, "nobody").unwrap();
+    while !gateway.stderr().contains("cannot be used") {
+        tokio::task::yield_now().await;
+    }
+    assert!(heard(&clients[1]).await && !heard(&clients[0]).await);
+}
+
+/// The beginning of TLS 1.1, with suites that it had (RFC 4346 §7.4.1.2).
+fn hello_of_tls_1_1() -> Vec<u8> {
+    let mut hello = vec![3, 2];
+    hello.extend([7; 32]);
+    hello.extend([0, 0, 4, 0x00, 0x2f, 0xc0, 0x13, 1, 0]);
+    let length = u8::try_from(hello.len()).unwrap();
+    let mut record = vec![22, 3, 1, 0, length + 4, 1, 0, 0, length];
+    record.extend(hello);
+    record
+}
+
+#[tokio::test]
+async fn versions_of_tls_before_1_2_are_refused_and_1_2_and_1_3_are_spoken() {
+    let authority = authority();
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &identity(&authority, "gateway.test", ExtendedKeyUsagePurpose::ServerAuth));
+    let files = dir.path().display();
+    let gateway =
+        gateway(&format!("listen: {{ tls: {{ cert: {files}/tls.crt, key: {files}/tls.key }} }}\n{SOURCES}")).start();
+    let mut old = TcpStream::connect(gateway.address).await.unwrap();
+    old.write_all(&hello_of_tls_1_1()).await.unwrap();
+    let mut answer = Vec::new();
+    old.read_to_end(&mut answer).await.unwrap();
+    // A fatal alert, protocol_version or handshake_failure (RFC 5246 §7.2), and no hello of the server's.
+    assert!(answer.starts_with(&[21]) && (answer.ends_with(&[2, 70]) || answer.ends_with(&[2, 40])), "{answer:?}");
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let stream = connect(gateway.address, "gateway.test", Arc::new(config)).await.unwrap();
+        assert_eq!(stream.get_ref().1.protocol_version(), Some(version.version));
     }
 }
 

@@ -9,8 +9,9 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use serde_json::Value;
 use support::upstream::{Upstream, answer, upstream};
 use support::{Gateway, gateway, post};
@@ -190,20 +191,61 @@ fn certificates_to_trust_are_exchanged_while_it_runs() {
     assert!(gateway.stderr().contains("upstream.tls: the files have changed"), "{}", gateway.stderr());
 }
 
+#[test]
+fn what_is_shown_to_the_upstream_is_exchanged_while_it_runs() {
+    let (made, ours, others) = (minted(), minted(), minted());
+    let address = tls_upstream_for(&made, Some(&ours));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let show = |shown: &rcgen::CertifiedKey<rcgen::KeyPair>| {
+        std::fs::write(file("key.pem"), shown.signing_key.serialize_pem()).unwrap();
+        std::fs::write(file("cert.pem"), shown.cert.pem()).unwrap();
+    };
+    std::fs::write(file("ca.pem"), made.cert.pem()).unwrap();
+    show(&others);
+    let at = folder.path().display();
+    let gateway = gateway(&yaml(&format!(
+        "{{ url: \"https://localhost:{address}\", tls: {{ ca: \"{at}/ca.pem\", cert: \"{at}/cert.pem\", key: \"{at}/key.pem\" }}, \
+         retry: {{ backoff: {{ initial: 50ms, max: 50ms }} }} }}"
+    )))
+    .start();
+    let id = send(&gateway, "shop");
+    gateway.wait_for_status(&id, "retrying");
+    let attempts = gateway.json(&format!("/api/v1/events/{id}/attempts"));
+    assert_eq!(attempts["attempts"][0]["outcome"], "tls", "{attempts}");
+    show(&ours);
+    gateway.wait_for_status(&id, "delivered");
+}
+
 fn minted() -> rcgen::CertifiedKey<rcgen::KeyPair> {
     rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap()
 }
 
 /// An upstream that answers 200 by TLS to everybody who trusts it; its port.
 fn tls_upstream(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> u16 {
+    tls_upstream_for(made, None)
+}
+
+/// The same, to those alone who show this certificate.
+fn tls_upstream_for(
+    made: &rcgen::CertifiedKey<rcgen::KeyPair>,
+    clients: Option<&rcgen::CertifiedKey<rcgen::KeyPair>>,
+) -> u16 {
     use std::io::{Read as _, Write as _};
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key.into())
-        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(clients.cert.der().clone()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let config = builder.with_single_cert(vec![made.cert.der().clone()], key.into()).unwrap();
     let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {

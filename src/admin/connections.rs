@@ -18,7 +18,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::event::Mono;
 
@@ -57,6 +57,8 @@ struct Open {
 pub(super) struct Place {
     table: Arc<Mutex<Table>>,
     number: u64,
+    /// A request of it was read.
+    asked: watch::Sender<bool>,
 }
 
 /// Done when a connection has to give way.
@@ -78,7 +80,8 @@ impl Places {
             self.say(entered.is_some(), now);
         }
         let (number, gives_way) = entered?;
-        Some((Arc::new(Place { table: Arc::clone(&self.table), number }), gives_way))
+        let asked = watch::Sender::new(false);
+        Some((Arc::new(Place { table: Arc::clone(&self.table), number, asked }), gives_way))
     }
 
     fn say(&mut self, entered: bool, now: Mono) {
@@ -125,7 +128,18 @@ impl Table {
 }
 
 impl Place {
+    /// Resolves when a request of it was read.
+    pub(super) async fn asked(&self) {
+        if self.asked.subscribe().wait_for(|asked| *asked).await.is_err() {
+            // Its sender is our own.
+            std::future::pending::<()>().await;
+        }
+    }
+
     fn turn(&self, busy: bool) {
+        if busy {
+            self.asked.send_replace(true);
+        }
         let mut table = self.table.lock();
         let since = table.turn();
         // Gone where it is giving way.

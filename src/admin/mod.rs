@@ -9,6 +9,7 @@ mod audit;
 mod connections;
 mod dashboard;
 mod dedicated;
+mod ending;
 mod expiry;
 mod export;
 mod groups;
@@ -48,8 +49,9 @@ use tokio::task::JoinSet;
 use crate::driver::{Handle, Notebook, Relay, Seat};
 use crate::event::Secret;
 use audit::Audit;
-use connections::{GivesWay, Places};
+use connections::{GivesWay, Place, Places};
 use dashboard::Dashboard;
+pub use ending::Ending;
 use guesses::Guesses;
 use tenant::Tenants;
 
@@ -172,25 +174,29 @@ impl Admin {
 #[derive(Clone, Copy)]
 struct Peer(IpAddr);
 
-/// Serves until the future is dropped; its connections end with it.
-pub async fn serve(admin: Arc<Admin>, listener: TcpListener) {
-    let accept = accept(router(Arc::clone(&admin)), listener, &admin.handle);
-    tokio::join!(dashboard::keep_samples(Arc::clone(&admin)), accept);
+/// Serves until it is to end, and resolves when what was asked is answered. Dropping the future ends it at once, its connections with it.
+pub async fn serve(admin: Arc<Admin>, listener: TcpListener, ending: Ending) {
+    let accept = accept(router(Arc::clone(&admin)), listener, &admin.handle, ending);
+    tokio::select! {
+        () = dashboard::keep_samples(Arc::clone(&admin)) => {}
+        () = accept => {}
+    }
 }
 
 /// `handle` knows the time.
-async fn accept(router: Router, listener: TcpListener, handle: &Handle) {
+async fn accept(router: Router, listener: TcpListener, handle: &Handle, ending: Ending) {
     let mut open = JoinSet::new();
     let mut places = Places::new();
     loop {
         tokio::select! {
+            () = ending.begins() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     // Without a place it is closed at once: senders need the process's files more than whoever opened so many.
                     if let Some((place, gives_way)) = places.enter(handle.now().mono) {
                         let router = router.clone().layer(Extension(Peer(peer.ip())));
-                        let router = router.layer(from_fn_with_state(place, connections::noted));
-                        open.spawn(converse(stream, router, gives_way));
+                        let router = router.layer(from_fn_with_state(Arc::clone(&place), connections::noted));
+                        open.spawn(converse(stream, router, place, gives_way, ending.clone()));
                     }
                 }
                 Err(error) => {
@@ -205,18 +211,40 @@ async fn accept(router: Router, listener: TcpListener, handle: &Handle) {
             }
         }
     }
+    drop(listener);
+    let answered = async { while open.join_next().await.is_some() {} };
+    if tokio::time::timeout(ending::LAST_WORDS, answered).await.is_err() {
+        tracing::debug!("admin calls or live pages were cut");
+    }
 }
 
-async fn converse(stream: TcpStream, router: Router, gives_way: GivesWay) {
+async fn converse(stream: TcpStream, router: Router, place: Arc<Place>, gives_way: GivesWay, ending: Ending) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    tokio::select! {
-        served = served => if let Err(error) = served {
-            tracing::debug!(%error, "an admin connection ended with an error");
-        },
-        _ = gives_way => tracing::debug!("an admin connection gave way to a new one"),
+    let mut served = std::pin::pin!(served);
+    let mut over = std::pin::pin!(async move {
+        ending.begins().await;
+        // One whose first request was not read would be closed without an answer.
+        place.asked().await;
+    });
+    let mut gives_way = std::pin::pin!(gives_way);
+    let mut ending = false;
+    loop {
+        tokio::select! {
+            served = &mut served => {
+                if let Err(error) = served {
+                    tracing::debug!(%error, "an admin connection ended with an error");
+                }
+                return;
+            }
+            _ = &mut gives_way => return tracing::debug!("an admin connection gave way to a new one"),
+            () = &mut over, if !ending => {
+                ending = true;
+                served.as_mut().graceful_shutdown();
+            }
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Order at the start: configuration, sockets (so that a taken port is said at once, and clients queue while the store opens),
 //! store, driver, admin, listener. Order at the end: not ready, stop accepting, answer what was read, let the driver finish, close
-//! the store.
+//! the store. A process that takes over from another one gets its sockets from there, and the other one ends in another order
+//! ([`upgrade`]).
 
 mod build;
 mod checkup;
@@ -11,14 +12,17 @@ mod descriptors;
 mod explain;
 mod files;
 mod log;
+mod notify;
 mod open;
 mod otlp;
 mod place;
 mod reload;
+mod sockets;
 mod token;
+mod upgrade;
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +33,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::admin::tenant::{self, Tenants};
-use crate::admin::{self, Access, Admin, Configuration};
+use crate::admin::{self, Access, Admin, Configuration, Ending};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Problem, Store, Whereabouts};
 use crate::deliver::{Client, Fetcher, Outcome, Poster, Unfetched, relay};
@@ -55,7 +59,12 @@ use log::Log;
 use open::{Opened, open_store};
 use otlp::Otlp;
 use reload::Reloader;
+use sockets::{Handed, Sockets};
 pub use token::FILE as TOKEN_FILE;
+use upgrade::{Door, Predecessor, Way};
+
+/// What people changed of groups, in the data folder; the driver's other notebooks lie beside it.
+const OVERRIDES: &str = "overrides.json";
 
 /// What the command line says about a run.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +81,8 @@ pub struct Options {
     pub accept_removal: bool,
     /// A reload may change the key of a source with `order` that has a backlog.
     pub accept_reorder: bool,
+    /// Take the place of the gateway that runs over the same data folder, if there is one.
+    pub upgrade: bool,
 }
 
 /// Why a run did not begin, or did not end well.
@@ -169,7 +180,7 @@ pub fn end_with(parent: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves until a signal ends it, and then in order.
+/// Serves until a signal ends it, or a successor takes over, and then ends in order.
 ///
 /// # Errors
 /// What kept it from beginning, or from ending well.
@@ -183,13 +194,108 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(lowered) = descriptors::fit(&mut config, descriptors) {
         tracing::warn!("{lowered}");
     }
+    let certificates = config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
     let runtime = runtime()?;
     let _inside = runtime.enter();
-    let running = Running::start(options, config, log, seen, descriptors, &runtime)?;
-    let ended = runtime.block_on(running.until_the_end());
+    let basis = Basis { options, config, log, seen, descriptors, certificates };
+    let ended = serve(basis, &runtime);
     // What is still open past the drain's deadline ends here, with the process.
     runtime.shutdown_background();
     Ok(ended?)
+}
+
+/// What a run begins with that no other process can take away.
+struct Basis {
+    options: Options,
+    config: Config,
+    log: Log,
+    /// What the configuration's files were before they were read.
+    seen: Seen,
+    /// How many files this process may open.
+    descriptors: Option<usize>,
+    certificates: Option<Arc<Certificates>>,
+}
+
+/// The same, and what is made of it before the store is opened.
+struct Given {
+    basis: Basis,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    client: Client,
+}
+
+impl Given {
+    /// `metrics`: those of a run before in this process, which go on counting.
+    fn new(basis: Basis, metrics: Option<&Arc<Metrics>>) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = match metrics {
+            Some(metrics) => Arc::clone(metrics),
+            None => Arc::new(Metrics::new(basis.config.store.durability())),
+        };
+        metrics.begin_attempts(Outcome::names());
+        let client = Client::new(basis.config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
+        let client = client.context("the upstream cannot be delivered to")?;
+        Ok(Self { basis, clock, metrics, client })
+    }
+}
+
+/// How a run ended.
+enum End {
+    /// For good.
+    Over,
+    /// A successor had the store and did not come to serve.
+    Again(Box<Again>),
+}
+
+/// What the next run in this process begins with.
+struct Again {
+    given: Given,
+    sockets: Sockets,
+    /// What the one before has still to answer.
+    leftover: JoinSet<()>,
+}
+
+/// Runs; once more, over the same sockets, each time that a successor did not come to serve.
+fn serve(basis: Basis, runtime: &Runtime) -> anyhow::Result<()> {
+    let upgrade = basis.options.upgrade;
+    let (given, sockets, predecessor) = if upgrade {
+        take_over(basis, runtime)?
+    } else {
+        let sockets = Sockets::open(&basis.config, Handed::default())?;
+        (Given::new(basis, None)?, sockets, None)
+    };
+    let mut running = Running::start(given, sockets, JoinSet::new(), runtime)?;
+    match predecessor {
+        Some(predecessor) => runtime.block_on(predecessor.dismiss()),
+        None => notify::tell(notify::READY),
+    }
+    running.announce();
+    loop {
+        match runtime.block_on(running.until_the_end())? {
+            End::Over => return Ok(()),
+            End::Again(again) => {
+                let Again { given, sockets, leftover } = *again;
+                running = Running::start(given, sockets, leftover, runtime)?;
+            }
+        }
+    }
+}
+
+/// The sockets of the gateway that runs, which has made way by then; new ones where none runs.
+fn take_over(basis: Basis, runtime: &Runtime) -> anyhow::Result<(Given, Sockets, Option<Predecessor>)> {
+    let given = Given::new(basis, None)?;
+    runtime.block_on(upgrade::check(&given))?;
+    let config = &given.basis.config;
+    let folder = config.store.folder();
+    let Some((mut predecessor, handed)) = runtime.block_on(Predecessor::find(folder))? else {
+        tracing::info!(folder = %folder.display(), "no gateway runs over this data folder: there is nothing to replace");
+        let sockets = Sockets::open(config, Handed::default())?;
+        return Ok((given, sockets, None));
+    };
+    let goes_on = || format!("nothing was replaced: process {} goes on as before", predecessor.process());
+    let sockets = Sockets::open(config, handed).with_context(goes_on)?;
+    runtime.block_on(predecessor.make_way())?;
+    Ok((given, sockets, Some(predecessor)))
 }
 
 /// One runtime for everything. A thread less than there are cores: the store writes on one of its own.
@@ -206,6 +312,8 @@ struct Running {
     handle: Handle,
     store: Arc<dyn LaneStore>,
     reloader: Reloader,
+    /// Where a successor knocks, with the sockets that it would have.
+    door: Door,
     /// Signals that ask for the configuration to be read again.
     hangup: Signal,
     /// Signals that end us.
@@ -214,37 +322,31 @@ struct Running {
     driver: JoinSet<()>,
     /// This node's seat among others; `None` where it is alone.
     membership: Option<Membership>,
-    /// The admin listener, and the tenants'; they end when this is dropped.
+    /// The admin listener, and the tenants'; they end when this is dropped,
     admin: JoinSet<()>,
+    /// or in order.
+    ending: Ending,
     /// Looks once whether the upstream is there.
     _probe: JoinSet<()>,
     /// Tells an operator; ends when this is dropped.
-    _alerts: JoinSet<()>,
+    alerts: JoinSet<()>,
     /// Moves what was kept here while Redis was away; ends when the store is closed.
     _spool: JoinSet<()>,
     /// Looks for a Redis that was away at the start.
     _arrival: JoinSet<()>,
+    /// What a run before in this process has still to answer.
+    _leftover: JoinSet<()>,
 }
 
 impl Running {
-    fn start(
-        options: Options,
-        config: Config,
-        log: Log,
-        seen: Seen,
-        descriptors: Option<usize>,
-        runtime: &Runtime,
-    ) -> anyhow::Result<Self> {
+    fn start(given: Given, sockets: Sockets, leftover: JoinSet<()>, runtime: &Runtime) -> anyhow::Result<Self> {
         // From the first moment: what a signal does by itself is to kill.
         let hangup = signal(SignalKind::hangup())?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let certificates =
-            config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
-        let (bound, admin_listener) = bind(&config)?;
-        let tenant_listener = bind_tenants(&config)?;
+        let Given { basis, clock, metrics, mut client } = given;
+        let Basis { options, config, log, seen, descriptors, certificates } = basis;
+        let Sockets { listen: bound, admin: admin_listener, tenants: tenant_listener } = sockets.try_clone()?;
         let path = config.store.folder().to_owned();
         let durability = config.store.durability();
-        let metrics = Arc::new(Metrics::new(durability));
         let Opened { store, remote, spool } = runtime.block_on(open_store(&config.store, &clock, &metrics))?;
         let token = token::of(&config.admin, &path)?;
         let mut moving = JoinSet::new();
@@ -252,9 +354,6 @@ impl Running {
             moving.spawn(spool.run());
         }
 
-        metrics.begin_attempts(Outcome::names());
-        let client = Client::new(config.deliver(), Arc::clone(&clock), Arc::clone(&metrics));
-        let mut client = client.context("the upstream cannot be delivered to")?;
         let mut arrival = JoinSet::new();
         if let (Some(redis), Store::Redis(settings)) = (&remote, &config.store)
             && !redis.is_begun()
@@ -264,7 +363,7 @@ impl Running {
         let joining = match remote {
             Some(remote) => {
                 let (clock, metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
-                let address = admin_listener.local_addr()?;
+                let address = admin_listener.address()?;
                 runtime.block_on(cluster::join(&config, remote, &token, address, clock, metrics))?
             }
             None => None,
@@ -280,7 +379,7 @@ impl Running {
             deliver: client.clone().deliver(),
             settings: config.engine(),
             policies: config.policies(),
-            notebook: Notebook::at(path.join("overrides.json")),
+            notebook: Notebook::at(path.join(OVERRIDES)),
             seed: rand::random(),
             cluster: membership.as_ref().map(|membership| Arc::clone(&membership.seat)).zip(told),
         })
@@ -313,8 +412,6 @@ impl Running {
 
         // Until here nothing was accepted, and a signal may end us at once.
         let signals = Signals::new()?;
-        let addresses = (bound.address()?, admin_listener.local_addr()?);
-        announce(&config, addresses, tenant_listener.as_ref());
         let mut driver_task = JoinSet::new();
         driver_task.spawn(driver.run());
         let mut probe = JoinSet::new();
@@ -322,11 +419,13 @@ impl Running {
         let mut alerts = JoinSet::new();
         alerts.spawn(driver::alerts::watch(handle.clone(), Poster::new().post()));
         let mut admin_task = JoinSet::new();
-        admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
-        if let (Some(tenants), Some(listener)) = (tenants.clone(), tenant_listener) {
-            admin_task.spawn(tenant::serve(tenants, tokio::net::TcpListener::from_std(listener)?));
+        let ending = Ending::not_yet();
+        admin_task.spawn(admin::serve(Arc::clone(&admin), listener(&admin_listener)?, ending.clone()));
+        if let (Some(tenants), Some(socket)) = (tenants.clone(), tenant_listener) {
+            admin_task.spawn(tenant::serve(tenants, listener(&socket)?, ending.clone()));
         }
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
+        let door = Door::open(&path, sockets);
         let otlp = Otlp::start(handle.clone(), config.otlp.as_deref())?;
         let state = reload::State { options, config, seen, descriptors, token, otlp, client };
         let reloader = Reloader::new(state, log, front, (admin, tenants), handle.clone(), certificates);
@@ -335,28 +434,38 @@ impl Running {
             handle,
             store,
             reloader,
+            door,
             hangup,
             signals,
             driver: driver_task,
             membership,
             admin: admin_task,
+            ending,
             _probe: probe,
-            _alerts: alerts,
+            alerts,
             _spool: moving,
             _arrival: arrival,
+            _leftover: leftover,
         })
     }
 
-    /// Runs until a signal or a failure, then drains.
-    async fn until_the_end(mut self) -> anyhow::Result<()> {
+    /// Says on standard output where everything is. Supervisors and tests read the first line.
+    fn announce(&self) {
+        let text = self.door.with_sockets(|sockets| announcement(self.reloader.config(), sockets));
+        let mut out = std::io::stdout().lock();
+        if out.write_all(text.unwrap_or_default().as_bytes()).and_then(|()| out.flush()).is_err() {
+            tracing::debug!("nobody reads standard output");
+        }
+    }
+
+    /// Runs until a signal, a failure or a successor, then drains.
+    async fn until_the_end(mut self) -> anyhow::Result<End> {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
-        let poisoned = loop {
+        let signal = loop {
             tokio::select! {
-                name = self.signals.end() => {
-                    tracing::info!(signal = name, "ending: no new connections; requests that were read are answered");
-                    break None;
-                }
-                reason = self.store.poisoned() => break Some(reason),
+                name = self.signals.end() => break name,
+                // Whether the last batch is durable is unknown: no more 2xx, and a restart reads what is there.
+                reason = self.store.poisoned() => anyhow::bail!("the store failed: {reason}"),
                 _ = self.hangup.recv() => self.reloader.reload(true).await,
                 _ = tick.tick() => self.reloader.reload(false).await,
                 Some(ended) = self.driver.join_next() => {
@@ -365,29 +474,37 @@ impl Running {
                 Some(ended) = self.admin.join_next() => {
                     anyhow::bail!("the admin listener ended: {ended:?}");
                 }
+                successor = self.door.knock() => match self.make_way(successor).await {
+                    Way::Clear(successor) => return self.hand_over(successor).await,
+                    Way::Signal(name) => break name,
+                    Way::Stays => {}
+                },
             }
         };
-        if let Some(reason) = poisoned {
-            // Whether the last batch is durable is unknown: no more 2xx, and a restart reads what is there.
-            anyhow::bail!("the store failed: {reason}");
-        }
+        tracing::info!(signal, "ending: no new connections; requests that were read are answered");
+        notify::tell(notify::STOPPING);
         let Self {
             serving,
             handle,
             store,
             reloader,
+            door,
             driver,
             membership,
             hangup: _ignored,
             mut signals,
             admin: _serves_on,
+            ending: _,
             _probe,
-            _alerts,
+            alerts: _tell_on,
             _spool,
             _arrival,
+            _leftover,
         } = self;
+        // Nobody takes over any more, and who comes from now on is refused at once.
+        drop(door.close());
         tokio::select! {
-            ended = drain(serving, handle, store, driver, membership, reloader) => ended,
+            ended = drain(serving, handle, store, driver, membership, reloader) => ended.map(|()| End::Over),
             name = signals.end() => anyhow::bail!("a second signal ({name}): ended at once"),
         }
     }
@@ -455,43 +572,15 @@ impl Signals {
     }
 }
 
-/// Both sockets: those that were handed to us (`LISTEN_FDS`: senders first, then admin), else new ones.
-fn bind(config: &Config) -> anyhow::Result<(Bound, TcpListener)> {
-    let mut inherited = listenfd::ListenFd::from_env();
-    let mut take = |index| -> anyhow::Result<Option<TcpListener>> {
-        if index < inherited.len() {
-            inherited.take_tcp_listener(index).with_context(|| format!("inherited socket {index} cannot be used"))
-        } else {
-            Ok(None)
-        }
-    };
-    let bound = match take(0)? {
-        Some(listener) => Bound::inherit(listener)?,
-        None => Bound::bind(config.listen.address)
-            .map_err(|error| place::taken(&error, "listen.address or --listen", config.listen.address))?,
-    };
-    let admin = match take(1)? {
-        Some(listener) => listener,
-        None => TcpListener::bind(config.admin.address)
-            .map_err(|error| place::taken(&error, "admin.address or --admin", config.admin.address))?,
-    };
-    admin.set_nonblocking(true)?;
-    Ok((bound, admin))
-}
-
-/// The tenants' socket, where they have pages.
-fn bind_tenants(config: &Config) -> anyhow::Result<Option<TcpListener>> {
-    let Some(pages) = &config.tenant_pages else { return Ok(None) };
-    let listener = TcpListener::bind(pages.address)
-        .map_err(|error| place::taken(&error, "tenant_pages.address", pages.address))?;
-    listener.set_nonblocking(true)?;
-    Ok(Some(listener))
+/// The runtime's own handle of a socket.
+fn listener(bound: &Bound) -> std::io::Result<tokio::net::TcpListener> {
+    tokio::net::TcpListener::from_std(bound.listener().try_clone()?)
 }
 
 /// The tenants' side, with the address that it has in fact.
-fn tenants(config: &Config, listener: Option<&TcpListener>, handle: &Handle) -> anyhow::Result<Option<Arc<Tenants>>> {
-    let (Some(pages), Some(listener)) = (&config.tenant_pages, listener) else { return Ok(None) };
-    let settings = tenant::Settings { address: listener.local_addr()?, ..pages.clone() };
+fn tenants(config: &Config, bound: Option<&Bound>, handle: &Handle) -> anyhow::Result<Option<Arc<Tenants>>> {
+    let (Some(pages), Some(bound)) = (&config.tenant_pages, bound) else { return Ok(None) };
+    let settings = tenant::Settings { address: bound.address()?, ..pages.clone() };
     Ok(Some(Tenants::new(settings, handle.clone())))
 }
 
@@ -505,12 +594,15 @@ fn access(config: &Config, token: &crate::event::Secret) -> Access {
     Access { hosts: config.admin.hosts.clone(), token, open_metrics: config.admin.open_metrics }
 }
 
-/// Says on standard output where everything is. Supervisors and tests read the first line.
-fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr), tenants: Option<&TcpListener>) {
+/// Where everything is, its first line for programs.
+fn announcement(config: &Config, sockets: &Sockets) -> String {
+    let at = |bound: &Bound| bound.address().map_or_else(|error| error.to_string(), |address| address.to_string());
     let scheme = if config.listen.tls.is_some() { "https" } else { "http" };
     let mut text = format!(
-        "fairlane {} listening on {scheme}://{listen}, admin on http://{admin}, data in {}\n",
+        "fairlane {} listening on {scheme}://{}, admin on http://{}, data in {}\n",
         env!("CARGO_PKG_VERSION"),
+        at(&sockets.listen),
+        at(&sockets.admin),
         config.store.folder().display()
     );
     for source in &config.sources {
@@ -519,11 +611,8 @@ fn announce(config: &Config, (listen, admin): (SocketAddr, SocketAddr), tenants:
             text.push_str(&format!("  {}  {}  grouped by {key}\n", source.path.as_str(), sender.verifier.name()));
         }
     }
-    if let Some(address) = tenants.and_then(|listener| listener.local_addr().ok()) {
-        text.push_str(&format!("  tenants' pages on http://{address}\n"));
+    if let Some(tenants) = &sockets.tenants {
+        text.push_str(&format!("  tenants' pages on http://{}\n", at(tenants)));
     }
-    let mut out = std::io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-        tracing::debug!("nobody reads standard output");
-    }
+    text
 }

@@ -117,6 +117,24 @@ pub(super) async fn look_for(redis: Arc<Redis>, settings: redis::Settings, clock
     }
 }
 
+/// Whether the store could be opened, by somebody who may not yet: another process has it.
+///
+/// # Errors
+/// What would keep it from being opened, and what to do.
+pub(super) async fn check(store: &Store, clock: &Arc<dyn Clock>) -> anyhow::Result<()> {
+    match store {
+        Store::Embedded(settings) => {
+            let place = settings.path.display();
+            Embedded::check(&settings.path).with_context(|| format!("the store in {place} cannot be opened"))
+        }
+        Store::Redis(settings) => {
+            let link = Link::new(settings.server.clone(), settings.ack, Arc::clone(clock));
+            let findings = redis::checkup(&link, settings, &**clock).await;
+            admit(findings).with_context(|| format!("the store in {} cannot be opened", settings.server))
+        }
+    }
+}
+
 /// Says what somebody should know, and refuses what would lose events.
 fn admit(findings: Vec<Finding>) -> anyhow::Result<()> {
     let is_refused = |finding: &Finding| finding.standing == Standing::Bad && REFUSED.contains(&finding.what);

@@ -87,6 +87,14 @@ impl Otlp {
     }
 }
 
+/// Whether spans could be sent to `url`, from within the runtime.
+///
+/// # Errors
+/// It is no address of a collector.
+pub(super) fn check(url: Option<&str>) -> anyhow::Result<()> {
+    url.map(Otlp::way).transpose().map(drop)
+}
+
 /// Sends batch after batch, until the queue is closed and empty.
 async fn send(mut waiting: mpsc::Receiver<Span>, exporter: Exporter, metrics: Arc<Metrics>, clock: Arc<dyn Clock>) {
     let mut said = Seldom::default();

@@ -46,7 +46,11 @@ pub(super) fn taken(error: &Error, ways: &str, address: SocketAddr) -> anyhow::E
             let port = address.port();
             let who = holder(port)
                 .unwrap_or_else(|| format!("another program (`ss -ltnp 'sport = :{port}'` as root names it)"));
-            anyhow::anyhow!("cannot listen on {address}: {who} listens on this port already; stop it, or {choose}")
+            // Its own kind can be replaced while it serves.
+            let replace = if who.starts_with("fairlane ") { "take its place with --upgrade, " } else { "" };
+            anyhow::anyhow!(
+                "cannot listen on {address}: {who} listens on this port already; stop it, {replace}or {choose}"
+            )
         }
         ErrorKind::PermissionDenied => anyhow::anyhow!(
             "cannot listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE (AmbientCapabilities= in systemd); {choose}"

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::files::{Seen, read_again, watched};
 use super::log::Log;
 use super::otlp::Otlp;
-use super::{Options, access, descriptors};
+use super::{Basis, Options, access, descriptors};
 use crate::admin::Admin;
 use crate::admin::tenant::Tenants;
 use crate::config::{Config, Problem};
@@ -87,9 +87,16 @@ impl Reloader {
         }
     }
 
-    /// What was done is told to the collector, and nothing further.
-    pub(super) async fn end(self) {
-        self.otlp.end().await;
+    /// What was done is told to the collector, and nothing further. The answer is what another run in this process would begin with.
+    pub(super) async fn end(self) -> Basis {
+        let Self { options, config, log, seen, descriptors, certificates, otlp, .. } = self;
+        otlp.end().await;
+        Basis { options, config, log, seen, descriptors, certificates }
+    }
+
+    /// What is in force.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
     }
 
     /// How long a drain may take.

@@ -9,6 +9,7 @@ mod changed;
 pub mod check;
 mod completions;
 mod demo;
+mod detach;
 mod doctor;
 mod events;
 mod explain;

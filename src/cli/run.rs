@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CONFIG, ConfigFile, FAILED, complain};
+use super::{CONFIG, ConfigFile, FAILED, complain, detach};
 use crate::app::{self, Failure, Options};
 
 /// The arguments of `fairlane run`.
@@ -28,6 +28,12 @@ pub(super) struct Run {
     /// Let a reload change `key`, `within` or `order` of a source with `order` that has a backlog
     #[arg(long)]
     accept_reorder: bool,
+    /// Take the place of the gateway that runs over the same data: it hands its sockets over and closes its store, and no sender is refused. Where none runs, start as usual
+    #[arg(long)]
+    upgrade: bool,
+    /// Go on in the background, and end as soon as senders are served, or with the reason why not
+    #[arg(long)]
+    detach: bool,
     /// End as soon as this process, which started us, is gone
     #[arg(long, value_name = "PID", hide = true)]
     end_with: Option<u32>,
@@ -35,6 +41,9 @@ pub(super) struct Run {
 
 /// Serves; the answer is the exit code.
 pub(super) fn run(run: Run) -> u8 {
+    if run.detach {
+        return detach::begin();
+    }
     if let Some(Err(error)) = run.end_with.map(app::end_with) {
         return complain(&format!("{error:#}"), FAILED);
     }
@@ -45,6 +54,7 @@ pub(super) fn run(run: Run) -> u8 {
         data: run.data,
         accept_removal: run.accept_removal,
         accept_reorder: run.accept_reorder,
+        upgrade: run.upgrade,
     };
     match app::run(options) {
         Ok(()) => 0,

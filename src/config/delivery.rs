@@ -76,6 +76,7 @@ impl Config {
             tls: upstream.tls.clone(),
             timeout: upstream.timeout,
             idle: upstream.idle,
+            renew: deliver::RENEW,
             headers: upstream.headers.clone(),
             signing_secret: upstream.signing_secret.clone(),
             resign: self.resign(),

@@ -14,10 +14,11 @@ use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
+use rustix::net::RecvFlags;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceBuilder};
 
@@ -100,6 +101,8 @@ impl Service<Name> for Resolver {
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     made_for: Option<Arc<Trace>>,
+    /// When it stood.
+    pub(super) since: Instant,
     heard: Arc<AtomicBool>,
 }
 
@@ -137,6 +140,8 @@ pub(super) struct Watched {
     gate: Gate,
     /// The next write begins a request.
     between: bool,
+    /// A request was answered over it.
+    used: bool,
     /// Bytes that came since the present request began to be written.
     heard: usize,
     /// Nothing is read before this is over.
@@ -158,17 +163,51 @@ const HEARD_MAX: usize = 4 << 20;
 #[error("it sent more than {} MiB for one request", HEARD_MAX >> 20)]
 pub(super) struct TooMuch;
 
+/// Why a kept connection is not used for the next request: something lies in it that would be taken for that one's answer, or its end.
+#[derive(Debug, thiserror::Error)]
+#[error("it said something, or closed, before the request")]
+struct SaidMore;
+
+/// Whether anything came, or the end, that was not read yet. The kernel is asked: the runtime hears of it a moment later, and in that
+/// moment a second answer to one request would pass for the answer to the next. Under TLS it may be a message of TLS itself; then a
+/// connection is given up for nothing.
+fn has_more(stream: &Stream) -> bool {
+    let tcp = match stream {
+        MaybeHttpsStream::Http(tcp) => tcp,
+        MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner(),
+    };
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    // Would block: nothing came. Any other error shows when it is written to.
+    rustix::net::recv(tcp.inner(), &mut [0u8; 1], flags).is_ok()
+}
+
+/// Whether the first line is one of a request.
+fn begins_a_request(bytes: &[u8]) -> bool {
+    bytes.split(|byte| *byte == b'\r').next().is_some_and(|line| line.ends_with(b" HTTP/1.1"))
+}
+
 impl Watched {
     fn new(stream: Stream, gate: Gate) -> TokioIo<Self> {
-        let mark = Mark { made_for: trace::current(), heard: Arc::default() };
-        TokioIo::new(Self { stream: TokioIo::new(stream), mark, gate, between: true, heard: 0, rest: None })
+        // The timer knows what time it is for timers; it never runs.
+        let since = tokio::time::sleep(Duration::ZERO).deadline();
+        let mark = Mark { made_for: trace::current(), since, heard: Arc::default() };
+        let stream = TokioIo::new(stream);
+        TokioIo::new(Self { stream, mark, gate, between: true, used: false, heard: 0, rest: None })
     }
 
-    fn next_request(&mut self) -> io::Result<()> {
+    /// `begins`: whether what is to be written is the beginning of a request. It need not be, where an answer came before the whole
+    /// request had gone out.
+    fn next_request(&mut self, begins: impl FnOnce() -> bool) -> io::Result<()> {
         self.heard = 0;
         self.mark.heard.store(false, Ordering::Relaxed);
-        if std::mem::replace(&mut self.between, false) && self.gate.get().is_some_and(|may_send| !may_send()) {
+        if !std::mem::replace(&mut self.between, false) {
+            return Ok(());
+        }
+        if self.gate.get().is_some_and(|may_send| !may_send()) {
             return Err(io::Error::other(Closed));
+        }
+        if self.used && begins() && has_more(self.stream.inner()) {
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, SaidMore));
         }
         Ok(())
     }
@@ -195,7 +234,7 @@ impl AsyncRead for Watched {
         let came = buffer.filled().len().saturating_sub(before);
         if came > 0 {
             self.mark.heard.store(true, Ordering::Relaxed);
-            self.between = true;
+            (self.between, self.used) = (true, true);
         }
         let turns = self.heard / TURN;
         self.heard = self.heard.saturating_add(came);
@@ -211,7 +250,7 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.next_request()?;
+        self.next_request(|| begins_a_request(bytes))?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -220,7 +259,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.next_request()?;
+        self.next_request(|| pieces.first().is_some_and(|piece| begins_a_request(piece)))?;
         Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
     }
 

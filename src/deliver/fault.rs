@@ -12,6 +12,7 @@ use http::uri::{Authority, Scheme};
 use http::{Extensions, Response, StatusCode};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, HttpInfo};
+use tokio::time::Instant;
 
 use super::connect::{Closed, Mark, TooMuch};
 use super::outcome::{Answer, Outcome};
@@ -91,6 +92,12 @@ impl<'a> Seen<'a> {
     pub(super) fn is_stale(&self, error: &legacy::Error) -> bool {
         let mark = self.connection.as_ref().and_then(|used| used.mark.as_ref());
         mark.is_some_and(|mark| mark.is_reused_by(self.trace) && !mark.has_heard()) && !is_user(error)
+    }
+
+    /// Whether the connection had stood for this long at that moment.
+    pub(super) fn is_older(&self, then: Instant, age: Duration) -> bool {
+        let mark = self.connection.as_ref().and_then(|used| used.mark.as_ref());
+        mark.is_some_and(|mark| then.saturating_duration_since(mark.since) >= age)
     }
 
     /// An answer that is none: we never ask for another protocol.

@@ -60,7 +60,7 @@ pub use pool::{AddressState, AddressView, Addresses};
 pub use post::{Post, Poster};
 pub use relay::{Relay, relay};
 pub use retry_after::{RetryAfter, RetryScope};
-pub use settings::{Address, Ejection, Health, Resign, Settings, SettingsError};
+pub use settings::{Address, Ejection, Health, RENEW, Resign, Settings, SettingsError};
 pub use tls::{Identity, Tls};
 
 use connect::Gate;

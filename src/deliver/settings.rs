@@ -27,6 +27,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// How long a connection without a request is kept: less than the other side keeps it, or requests race with its close.
     pub idle: Duration,
+    /// How long a connection is used for further requests, however busy it is: the name is looked up anew for each connection, so this is
+    /// how long the addresses that a name had before are still used.
+    pub renew: Duration,
     /// Header lines added to every attempt; they win over the event's lines of the same name, repeated ones keep their order.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Adds `Fairlane-Timestamp` and `Fairlane-Signature`: `whsec_` and base64, or the base64 alone.
@@ -36,6 +39,10 @@ pub struct Settings {
     /// Statuses after which an event is dead at once, e.g. 410.
     pub never: Vec<u16>,
 }
+
+/// The time to live that names in a cluster usually have, and twice what it takes a load balancer to take an address out. A handshake a
+/// minute costs nothing that could be measured.
+pub const RENEW: Duration = Duration::from_mins(1);
 
 impl Settings {
     /// Settings for one address, with the defaults of the configuration.
@@ -49,6 +56,7 @@ impl Settings {
             tls: Tls::default(),
             timeout: Duration::from_secs(30),
             idle: Duration::from_secs(4),
+            renew: RENEW,
             headers: Vec::new(),
             signing_secret: None,
             resign: None,

@@ -39,6 +39,11 @@ impl Deadline {
         // The timer knows what time it is for timers, in tests as well; a sleep that is never polled costs nothing.
         Self { timeout, at: tokio::time::sleep(timeout).deadline() }
     }
+
+    /// When the attempt began.
+    fn began(&self) -> Instant {
+        self.at.checked_sub(self.timeout).unwrap_or(self.at)
+    }
 }
 
 /// The connections to the upstream.
@@ -49,6 +54,8 @@ pub(super) struct Wire {
     fresh: Http,
     /// How long a connection may take to stand.
     connect: Duration,
+    /// How long one is used for further requests.
+    renew: Duration,
 }
 
 impl Wire {
@@ -56,7 +63,8 @@ impl Wire {
     pub(super) fn new(settings: &Settings, plural: bool, tls: rustls::ClientConfig, gate: Gate) -> Self {
         let connect = if plural { CONNECT_MAX.min(settings.timeout / 2) } else { settings.timeout };
         let connector = connector(tls, connect, gate);
-        Self { kept: http(settings, connector.clone(), true), fresh: http(settings, connector, false), connect }
+        let (kept, fresh) = (http(settings, connector.clone(), true), http(settings, connector, false));
+        Self { kept, fresh, connect, renew: settings.renew }
     }
 
     /// Sends what `make` makes to `target` and waits for the answer's head. `make` is called a second time, for the same attempt, where
@@ -95,7 +103,15 @@ impl Wire {
         let answer = tokio::time::timeout_at(deadline.at, trace.scope(http.request(request))).await;
         let seen = || Seen::new(target, &trace, connection.connection_metadata().as_ref());
         match answer {
-            Ok(Ok(response)) => seen().check(&response).map_or(Ok(response), |fault| Err(fault.into())),
+            Ok(Ok(response)) => {
+                if seen().is_older(deadline.began(), self.renew)
+                    && let Some(connected) = connection.connection_metadata().as_ref()
+                {
+                    // The pool takes it for nobody after this.
+                    connected.poison();
+                }
+                seen().check(&response).map_or(Ok(response), |fault| Err(fault.into()))
+            }
             Ok(Err(error)) => {
                 let seen = seen();
                 let fault = seen.broken(&error, self.connect);

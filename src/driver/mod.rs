@@ -14,6 +14,7 @@ mod command;
 mod dedicated;
 mod delivery;
 mod followed;
+mod handover;
 pub mod job;
 pub mod live;
 mod newcomers;
@@ -129,6 +130,7 @@ enum Fact {
     Requeue(requeue::Requeue),
     Release(Release),
     Command(Box<Command>),
+    Step(handover::Step),
     Stop,
 }
 
@@ -347,6 +349,20 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let tables = (policies, upstream, promoted, newcomers);
     let driver = Driver::new(channels, Arc::clone(&shared), engine, tables, parts.deliver, nodes);
     Ok((driver, Handle { facts, calls, shared }))
+}
+
+/// Whether everything that is remembered beside `notebook` can be read, without taking any of it up: another process has it in use.
+///
+/// # Errors
+/// What cannot be read, in words.
+pub fn readable(settings: Settings, policies: FilePolicies, notebook: &Notebook) -> Result<(), String> {
+    UpstreamTable::open(settings, notebook.beside("upstream.json"))?;
+    Replays::open(notebook.beside("replays.json"), Mono(0))?;
+    Jobs::open(notebook.beside("jobs.json"))?;
+    Promoted::open(notebook.beside("dedicated.json"))?;
+    SourceTable::open(notebook.beside("sources.json"))?;
+    PolicyTable::open(policies, notebook.clone())?;
+    Ok(())
 }
 
 /// The driver has ended, so there is nobody to ask.

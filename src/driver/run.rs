@@ -18,6 +18,7 @@ use super::append::Appends;
 use super::command::Command;
 use super::dedicated::Promoted;
 use super::delivery::Delivery;
+use super::handover::Handover;
 use super::job::{self, Job};
 use super::live::Call;
 use super::newcomers::{NewGroups, Newcomers};
@@ -59,8 +60,9 @@ pub struct Driver {
     asking: mpsc::WeakSender<Fact>,
     jobs: JoinSet<()>,
     replays: JoinSet<()>,
-    appends: Appends,
-    stopping: bool,
+    pub(super) appends: Appends,
+    pub(super) stopping: bool,
+    pub(super) handover: Handover,
 }
 
 impl Driver {
@@ -98,6 +100,7 @@ impl Driver {
             replays,
             appends,
             stopping: false,
+            handover: Handover::default(),
         }
     }
 
@@ -188,13 +191,12 @@ impl Driver {
             self.execute(now);
             self.attend_nodes(now);
             self.delivery.watch.say(&mut self.engine, now.mono);
-            if self.delivery.watch.has_promoted() {
+            if self.delivery.watch.has_promoted() && !self.handover.is_leaving() {
                 self.promoted.keep(&self.engine.promoted());
             }
             alarm.set(self.engine.poll_timeout(), now.mono);
             self.shared.beat.store(now.mono.0, Ordering::Relaxed);
-            if self.stopping && self.appends.is_idle() && self.engine.is_drained() {
-                self.admission.newcomers.close();
+            if self.steps_on() {
                 return;
             }
         }
@@ -208,6 +210,7 @@ impl Driver {
                 Fact::Requeue(requeue) => self.appends.gather_requeue(requeue),
                 Fact::Release(release) => self.appends.gather_release(release),
                 Fact::Command(command) => self.obey(*command, now),
+                Fact::Step(step) => self.step(step, now),
                 Fact::Stop => self.stopping = true,
             }
         }
@@ -264,22 +267,33 @@ impl Driver {
 
     /// Refuses further submissions and leases; what waits in the channel came before and is taken along.
     fn stop(&mut self, now: Now) {
-        self.engine.begin_drain();
         self.facts.close();
-        // Nobody of those who wait there will have a turn: dropping them says so.
         self.calls.close();
-        while let Ok(_unserved) = self.calls.try_recv() {}
+        let leaving = self.handover.is_leaving();
+        if !leaving {
+            self.engine.begin_drain();
+        }
+        while let Ok(call) = self.calls.try_recv() {
+            // Nobody of those who wait there will have a turn, unless only the store goes: dropping them says so.
+            if leaving {
+                self.delivery.call(call, &mut self.engine, now);
+            }
+        }
         while let Ok(fact) = self.facts.try_recv() {
             match fact {
                 Fact::Submitted(submission) => self.admit(submission, now),
                 Fact::Release(release) => self.appends.gather_release(release),
                 // A replay that is not answered goes on after the next start.
-                Fact::Requeue(_) | Fact::Command(_) | Fact::Stop => {}
+                Fact::Requeue(_) | Fact::Command(_) | Fact::Step(_) | Fact::Stop => {}
             }
         }
     }
 
     fn upkeep(&mut self) {
+        if self.handover.is_leaving() {
+            // What is written down, and what is counted, is the successor's.
+            return;
+        }
         let now = self.shared.clock.now();
         for group in self.policies.expire(now.wall) {
             tracing::info!(%group, "a change of a group has expired");
@@ -311,6 +325,12 @@ impl Driver {
             self.delivery.follow(out.seq, job.tracker(), Arc::default());
         }
         self.work_on(job);
+    }
+
+    /// Ends what works on the store beside the loop; it goes on where it is opened next.
+    pub(super) fn end_jobs(&mut self) {
+        self.jobs.abort_all();
+        self.replays.abort_all();
     }
 
     /// Has a task work on a replay.

@@ -1,5 +1,6 @@
 //! The loop over a store that the test holds still: what is answered, when, and in which batches.
 
+mod handovers;
 mod removals;
 
 use std::net::IpAddr;

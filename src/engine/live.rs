@@ -76,7 +76,7 @@ impl Empty for Calls {
 
 /// Where a live request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// In the queue of this group.
     Waiting(u32),
     Leased(Ticket),
@@ -95,6 +95,15 @@ impl Live {
     /// When one of them has waited for as long as it can.
     pub(super) fn wake(&self) -> Option<Mono> {
         self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Where those are that wait, by their deadlines.
+    pub(super) fn in_line(&self) -> impl Iterator<Item = Place> {
+        self.deadlines.iter().filter_map(|(_, id)| self.places.get(id).copied())
     }
 }
 

@@ -29,7 +29,7 @@
 //! `group`, `lease` · R4b slow groups and ramp: `group`, `field`, `outbreak` · R5 policies: `command` · R6 fresh, retries, replays: `lane`, `inside` · R7 order:
 //! `order` · R8 breakers: `breaker` · R10 bounds: `overflow` · R11 two levels: `schedule` · R12 dedicated slots: `dedication`,
 //! `dedicated`, `own` · what follows an attempt: `retry` · senders that wait for an answer: `live` · why an event waited: `wait` · caps
-//! of backlogs: `admit` · lanes that move between nodes: `section` · I1–I9: `invariant`. An order key belongs to its
+//! of backlogs: `admit` · lanes that move between nodes: `section` · before the store goes to a successor: `handover` · I1–I9: `invariant`. An order key belongs to its
 //! lane: where `within` splits a group, events of one key in two lanes are two keys.
 //!
 //! # Bounds
@@ -53,6 +53,7 @@ mod fact;
 mod field;
 mod fifo;
 mod group;
+mod handover;
 mod hung;
 mod index;
 mod inside;
@@ -193,6 +194,8 @@ pub struct Engine {
     /// Lanes whose read failed, by when to ask again.
     reloads: VecDeque<(Mono, u32)>,
     draining: bool,
+    /// The store is about to go to a successor.
+    events_held: bool,
 
     counts: Counts,
     totals: Totals,
@@ -265,6 +268,7 @@ impl Engine {
             loads: 0,
             reloads: VecDeque::new(),
             draining: false,
+            events_held: false,
             counts: Counts::default(),
             totals: Totals::default(),
             longest_us: 0,

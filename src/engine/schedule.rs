@@ -37,6 +37,31 @@ pub(super) fn parked_by<'a>(lanes: &'a Slab<LaneState>, group: &GroupState) -> O
     group.lanes().find_map(|lid| lanes.get(lid)?.rare.parked.as_ref())
 }
 
+/// What a group passes on its way to a lease, besides its own cap, rate and breaker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gates {
+    slow: bool,
+    ramp: bool,
+    retry: bool,
+    replay: bool,
+    unknown: bool,
+    closed: bool,
+    probe: bool,
+}
+
+impl Gates {
+    /// Whether all of them are open to this class; while the upstream's breaker is half open, to one that has not probed in this round.
+    pub(super) fn open(&self, class: Class, side: bool) -> bool {
+        let passes = |bit: Class, open: bool| open || !class.has(bit);
+        let trusted = self.closed || !class.has(Class::SUSPECT) || (self.probe && class.has(Class::SIDE) != side);
+        passes(Class::SLOW, self.slow)
+            && passes(Class::RAMP, self.ramp)
+            && class.has_slot(self.retry, self.replay)
+            && passes(Class::UNKNOWN, self.unknown)
+            && trusted
+    }
+}
+
 impl Engine {
     /// Puts a lane where it belongs inside its group.
     pub(super) fn stand_lane(&mut self, lid: u32) {
@@ -120,7 +145,8 @@ impl Engine {
         if self.free_slots(now.mono) == 0 {
             return false;
         }
-        let Some((standing, gid)) = self.pick(now.mono) else {
+        let picked = if self.events_held { self.pick_live() } else { self.pick(now.mono) };
+        let Some((standing, gid)) = picked else {
             self.upstream.wake = self.upstream.breaker.wake();
             return false;
         };
@@ -177,35 +203,37 @@ impl Engine {
     /// own, and after it one that had its part of the upstream's rate.
     fn pick(&mut self, now: Mono) -> Option<(Standing, u32)> {
         let (shared, busy) = (self.shared_slots(), self.shared_busy());
-        let slow = self.leases.slow < self.settings.slow_slots(shared);
-        let ramp = busy.saturating_mul(2) < shared;
-        let (retry, replay) = self.free_for_again();
-        let unknown = self.takes_unknown();
-        let breaker = &self.upstream.breaker;
-        let (closed, probe) = (breaker.is_closed(), breaker.may_probe());
+        let gates = self.gates();
+        let (closed, probe) = (gates.closed, gates.probe);
         if !closed || self.upstream.outbreak.is_on() {
             self.upstream.unclosed = self.step;
         }
-        let gates = |class: Class, side: bool| {
-            let passes = |bit: Class, open: bool| open || !class.has(bit);
-            let trusted = closed || !class.has(Class::SUSPECT) || (probe && class.has(Class::SIDE) != side);
-            passes(Class::SLOW, slow)
-                && passes(Class::RAMP, ramp)
-                && class.has_slot(retry, replay)
-                && passes(Class::UNKNOWN, unknown)
-                && trusted
-        };
-        let side = breaker.side;
-        let found = self.first(|class| gates(class, side), busy < shared, now);
+        let side = self.upstream.breaker.side;
+        let found = self.first(|class| gates.open(class, side), busy < shared, now);
         if found.is_some() || !probe {
             return found;
         }
         // Everybody who could has probed in this round: another round begins.
-        let found = self.first(|class| gates(class, !side), busy < shared, now);
+        let found = self.first(|class| gates.open(class, !side), busy < shared, now);
         if found.is_some() {
             self.upstream.breaker.side = !side;
         }
         found
+    }
+
+    /// What is open at the moment.
+    pub(super) fn gates(&self) -> Gates {
+        let shared = self.shared_slots();
+        let (retry, replay) = self.free_for_again();
+        Gates {
+            slow: self.leases.slow < self.settings.slow_slots(shared),
+            ramp: self.shared_busy().saturating_mul(2) < shared,
+            retry,
+            replay,
+            unknown: self.takes_unknown(),
+            closed: self.upstream.breaker.is_closed(),
+            probe: self.upstream.breaker.may_probe(),
+        }
     }
 
     /// Through these gates; `shared`: a slot of the rotation is free.
@@ -232,6 +260,9 @@ impl Engine {
     fn take_turn(&mut self, gid: u32, class: Class, now: Now) -> bool {
         if self.live_turn(gid, class, now) {
             return true;
+        }
+        if self.events_held {
+            return false;
         }
         let (retry_slot, replay_ok) = self.free_for_again();
         let Some(group) = self.groups.get_mut(gid) else { return false };

@@ -23,6 +23,7 @@ use super::connection::{Connection, Counts};
 use super::group::Grouped;
 use super::handshake;
 use super::head::{self, Malformed};
+use super::life::{Life, Stage};
 use super::live;
 use super::record::Came;
 use super::reply::{self, Refused, Reply};
@@ -42,6 +43,7 @@ pub struct Front {
     pub(super) handle: Handle,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Arc<Counts>,
+    pub(super) life: Life,
     pub(super) fetch: Fetch,
     pub(super) budget: Budget,
     random: Mutex<SmallRng>,
@@ -77,7 +79,7 @@ impl Front {
         let budget = Budget::new(settings.limits.buffered);
         let table = RwLock::new(Arc::new(Table::new(settings, sources, Vec::new(), &handle)));
         let random = Mutex::new(SmallRng::from_seed(seed));
-        Self { handle, clock, fetch, counts: Arc::default(), budget, random, table }
+        Self { handle, clock, fetch, counts: Arc::default(), life: Life::new(), budget, random, table }
     }
 
     /// Serves other sources and limits from the next request on. The paths of sources that are no longer there answer 503 for an
@@ -169,16 +171,16 @@ pub(super) fn service(
     front: Arc<Front>,
     connection: Arc<Connection>,
 ) -> impl Service<Request<Incoming>, Response = Reply, Error = Infallible, Future: Send> + Clone + Send {
-    let draining = Arc::clone(&front);
+    let ending = Arc::clone(&front);
     ServiceBuilder::new()
-        .map_response(move |reply| if draining.handle.is_draining() { closing(reply) } else { reply })
+        .map_response(move |reply| if ending.life.stage() == Stage::Open { reply } else { closing(reply) })
         .service_fn(move |request| {
             let (front, connection) = (Arc::clone(&front), Arc::clone(&connection));
             async move { Ok(answer(&front, &connection, request).await) }
         })
 }
 
-/// While we drain, each answer is the last of its connection.
+/// While we end, or a successor is about to take over, each answer is the last of its connection.
 fn closing(mut reply: Reply) -> Reply {
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     reply

@@ -17,18 +17,14 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
 use tokio::task::unconstrained;
 
 use super::Limits;
 use super::accept::Front;
+use super::life::Stay;
 use super::socket::Socket;
 use crate::clock::Clock;
 use crate::event::Mono;
-
-/// How long idle connections stay open after a drain began. A request that was on its way when the drain began is still
-/// read; ending a connection whose first request was not read would leave it without an answer.
-const LAME_DUCK: Duration = Duration::from_millis(250);
 
 /// More header lines than any sender has.
 const HEADER_LINES_MAX: usize = 256;
@@ -135,6 +131,7 @@ pub(super) struct Connection {
     pub(super) tls: bool,
     clock: Arc<dyn Clock>,
     place: Place,
+    stay: Stay,
     known: AtomicBool,
     active: AtomicUsize,
     /// When its last request ended, or it was accepted.
@@ -153,7 +150,12 @@ pub(super) struct Active<'c>(&'c Connection);
 pub(super) struct Held<'c>(&'c Connection);
 
 impl Connection {
-    pub(super) fn new(peer: IpAddr, trusted: bool, tls: bool, place: Place, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        peer: IpAddr,
+        (trusted, tls): (bool, bool),
+        (place, stay): (Place, Stay),
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let now = clock.now().mono.0;
         Self {
             peer,
@@ -161,6 +163,7 @@ impl Connection {
             tls,
             clock,
             place,
+            stay,
             known: AtomicBool::new(false),
             active: AtomicUsize::new(0),
             idle_since: AtomicU64::new(now),
@@ -173,12 +176,18 @@ impl Connection {
     /// A sender waits for a relayed answer on this HTTP/1 connection: should it close meanwhile, the connection ends.
     pub(super) fn hold(&self) -> Held<'_> {
         self.held.fetch_add(1, Ordering::Relaxed);
+        self.stay.waits_alone();
         Held(self)
     }
 
     /// Whether one does.
     pub(super) fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a request of it was ever read.
+    fn has_asked(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
     }
 
     /// A head was read.
@@ -213,7 +222,7 @@ impl Connection {
         if self.active.load(Ordering::Relaxed) > 0 {
             return Watch::Again(limits.header_timeout);
         }
-        if self.requests.load(Ordering::Relaxed) == 0 {
+        if !self.has_asked() {
             return until(idle_since, limits.header_timeout, Watch::Cut);
         }
         let head_since = self.head_since.load(Ordering::Relaxed);
@@ -251,14 +260,9 @@ enum Watch {
     Cut,
 }
 
-/// Serves a connection until it ends; `drain` turning true ends it in order.
-pub(super) async fn serve<S>(
-    stream: S,
-    connection: Arc<Connection>,
-    protocol: Protocol,
-    front: Arc<Front>,
-    mut drain: watch::Receiver<bool>,
-) where
+/// Serves a connection until it ends, in order where its listener does.
+pub(super) async fn serve<S>(stream: S, connection: Arc<Connection>, protocol: Protocol, front: Arc<Front>)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = front.limits();
@@ -268,13 +272,7 @@ pub(super) async fn serve<S>(
     let service = TowerToHyperService::new(super::accept::service(front, Arc::clone(&connection)));
     let mut served = pin!(builder.serve_connection(io, service));
     // Neither this nor the watch below may wait for a turn's budget: what a sender pours in may use it up every time.
-    let mut lame_duck = pin!(unconstrained(async move {
-        // The sender of the signal is gone: we are ending all the same.
-        if drain.wait_for(|draining| *draining).await.is_err() {
-            tracing::debug!("the drain signal was dropped");
-        }
-        tokio::time::sleep(LAME_DUCK).await;
-    }));
+    let mut over = pin!(unconstrained(connection.stay.over(|| connection.has_asked(), || connection.is_held())));
     let mut look = Duration::ZERO;
     let mut ending = false;
     loop {
@@ -291,7 +289,7 @@ pub(super) async fn serve<S>(
                 tracing::debug!(peer = %connection.peer, "a sender went away while it waited for a relayed answer");
                 return;
             }
-            () = &mut lame_duck, if !ending => {
+            () = &mut over, if !ending => {
                 ending = true;
                 served.as_mut().graceful_shutdown();
             }
@@ -337,6 +335,7 @@ mod tests {
     use super::*;
     use crate::clock::TestClock;
     use crate::event::Wall;
+    use crate::listen::life::Life;
 
     fn limits() -> Limits {
         Limits {
@@ -384,7 +383,8 @@ mod tests {
 
     fn connection(clock: &Arc<TestClock>) -> Connection {
         let place = Arc::new(Counts::default()).enter(address(1), false, &limits()).unwrap();
-        Connection::new(address(1), false, false, place, Arc::clone(clock) as Arc<dyn Clock>)
+        let places = (place, Life::new().enter());
+        Connection::new(address(1), (false, false), places, Arc::clone(clock) as Arc<dyn Clock>)
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod examine;
 mod group;
 mod handshake;
 mod head;
+mod life;
 mod live;
 mod pace;
 mod record;
@@ -32,7 +33,8 @@ use crate::verify::Verifier;
 
 pub use accept::Front;
 pub use examine::{Claimed, Examined, Refusal, Via, examine};
-pub use serve::{Bound, Serving, start};
+pub use life::Those;
+pub use serve::{Bound, Leftover, Serving, start};
 pub use tls::Certificates;
 
 /// The listener's settings (`listen` in the configuration).

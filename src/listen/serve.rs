@@ -1,9 +1,10 @@
-//! The listening socket: bound by us, accepted by Pingora's service, drained in order.
+//! The listening socket: bound by us, accepted by Pingora's service, drained in order or handed over to a successor.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -18,7 +19,12 @@ use tokio::task::JoinHandle;
 
 use super::accept::Front;
 use super::connection::{self, Connection, Protocol};
+use super::life::{Stage, Those};
 use super::tls::Certificates;
+
+/// Connections that may wait in the kernel; `net.core.somaxconn` bounds it. The standard library's 128 would be full after a moment in which one
+/// process hands over to another, and then the kernel has senders try again a second later.
+const BACKLOG: i32 = 4096;
 
 /// A socket that is bound and not yet served.
 #[derive(Debug)]
@@ -34,17 +40,38 @@ impl Bound {
     /// The operating system's, e.g. that the address is in use.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
+        rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener, inherited: false })
     }
 
-    /// Takes over a socket that somebody else bound and keeps open (systemd, a predecessor).
+    /// Takes over a socket that somebody else bound. `kept`: who keeps it open (systemd), so that what waits in it when we end is not ours.
     ///
     /// # Errors
     /// When it cannot be made non-blocking.
-    pub fn inherit(listener: TcpListener) -> io::Result<Self> {
+    pub fn inherit(listener: TcpListener, kept: bool) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, inherited: true })
+        Ok(Self { listener, inherited: kept })
+    }
+
+    /// Another handle of the same socket.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { listener: self.listener.try_clone()?, inherited: self.inherited })
+    }
+
+    /// Whether somebody else keeps it open.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.inherited
+    }
+
+    /// The socket as such, for whoever hands it on.
+    #[must_use]
+    pub fn listener(&self) -> &TcpListener {
+        &self.listener
     }
 
     /// Where it listens.
@@ -103,26 +130,74 @@ impl Serving {
     /// Stops accepting, answers every request that was read, and resolves when all connections are gone. Dropping the
     /// future leaves those that are still open to their end with the process.
     pub async fn drain(self) {
-        self.drain.send_replace(true);
-        if let Err(error) = self.accepting.await {
+        let (leftover, handshakes) = self.end(true).await;
+        handshakes.closed().await;
+        leftover.gone().await;
+    }
+
+    /// From now on every answer is the last of its connection and idle connections end, while further ones are accepted as before. The
+    /// answer is who is there now.
+    #[must_use]
+    pub fn retire(&self) -> Those {
+        self.front.life.set(Stage::Retiring);
+        self.front.life.those()
+    }
+
+    /// Takes [`Serving::retire`] back.
+    pub fn stay(&self) {
+        self.front.life.set(Stage::Open);
+    }
+
+    /// Stops accepting and leaves whoever waits in the kernel to a successor. Resolves when nobody of those who came since
+    /// [`Serving::retire`] is left but senders that wait for an answer of the upstream's, at the latest after `within`.
+    pub async fn hand_over(self, within: Duration) -> Leftover {
+        let (leftover, handshakes) = self.end(false).await;
+        let last = async {
+            handshakes.closed().await;
+            leftover.0.life.those().gone().await;
+        };
+        if tokio::time::timeout(within, last).await.is_err() {
+            tracing::warn!(
+                ?within,
+                "requests that are still being read will get 503, their senders have to repeat them"
+            );
+        }
+        leftover
+    }
+
+    /// The accept loop has ended; the second is held by each TLS handshake that it began.
+    async fn end(self, take_waiting: bool) -> (Leftover, watch::Sender<bool>) {
+        let Self { front, drain, accepting, leftover } = self;
+        front.life.set(Stage::Ending);
+        drain.send_replace(true);
+        if let Err(error) = accepting.await {
             tracing::error!(%error, "the accept loop had failed");
         }
-        if let Some(leftover) = self.leftover {
-            take_leftover(&self.front, &leftover, &self.drain);
+        if let Some(waiting) = leftover.filter(|_| take_waiting) {
+            take_leftover(&front, &waiting);
         }
-        self.drain.closed().await;
+        (Leftover(front), drain)
+    }
+}
+
+/// What is left of a listener that accepts nothing any more.
+pub struct Leftover(Arc<Front>);
+
+impl Leftover {
+    /// Resolves when the last answer has gone out.
+    pub async fn gone(&self) {
+        self.0.life.all_gone().await;
     }
 }
 
 /// Serves the connections that clients had opened before the socket closes: to them they were accepted.
-fn take_leftover(front: &Arc<Front>, listener: &TcpListener, drain: &watch::Sender<bool>) {
+fn take_leftover(front: &Arc<Front>, listener: &TcpListener) {
     while let Ok((stream, peer)) = listener.accept() {
         let stream = stream.set_nonblocking(true).and_then(|()| tokio::net::TcpStream::from_std(stream));
         let Ok(stream) = stream else { continue };
         if let Some(connection) = admit(front, peer, false) {
             let front = Arc::clone(front);
-            let draining = drain.subscribe();
-            spawn(connection::serve(stream, Arc::new(connection), Protocol::Http1, front, draining));
+            spawn(connection::serve(stream, Arc::new(connection), Protocol::Http1, front));
         }
     }
 }
@@ -131,13 +206,11 @@ fn take_leftover(front: &Arc<Front>, listener: &TcpListener, drain: &watch::Send
 fn admit(front: &Arc<Front>, peer: SocketAddr, tls: bool) -> Option<Connection> {
     let trusted = front.trusts(peer.ip());
     let place = front.counts.enter(peer.ip(), trusted, &front.limits())?;
-    Some(Connection::new(peer.ip().to_canonical(), trusted, tls, place, Arc::clone(&front.clock)))
+    let places = (place, front.life.enter());
+    Some(Connection::new(peer.ip().to_canonical(), (trusted, tls), places, Arc::clone(&front.clock)))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "ends with the drain: `Serving::drain` waits for the watch that each task holds"
-)]
+#[expect(clippy::disallowed_methods, reason = "ends with the drain: `Serving::drain` waits for what each task holds")]
 fn spawn<F>(future: F) -> JoinHandle<()>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -154,7 +227,7 @@ struct App {
 
 #[async_trait]
 impl ServerApp for App {
-    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+    async fn process_new(self: &Arc<Self>, stream: Stream, _shutdown: &ShutdownWatch) -> Option<Stream> {
         let digest = stream.get_socket_digest()?;
         let peer = *digest.peer_addr()?.as_inet()?;
         let protocol = match stream.selected_alpn_proto() {
@@ -163,7 +236,8 @@ impl ServerApp for App {
             _ => self.plain,
         };
         let connection = Arc::new(admit(&self.front, peer, self.tls)?);
-        connection::serve(stream, connection, protocol, Arc::clone(&self.front), shutdown.clone()).await;
+        // In a task of its own: Pingora's ends here, and with it what holds up the end of the accept loop.
+        spawn(connection::serve(stream, connection, protocol, Arc::clone(&self.front)));
         None
     }
 }

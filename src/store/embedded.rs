@@ -23,7 +23,7 @@ mod stage;
 mod upkeep;
 mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -168,6 +168,16 @@ impl Embedded {
     /// first segment fits.
     pub fn open(settings: Settings, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         Self::open_with(settings, clock, Options::default())
+    }
+
+    /// Whether this version reads what lies in `path`, which another process may have open. Changes nothing; a folder without a store
+    /// is none that could not be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] when there is a store of another version, or it cannot be looked at.
+    pub fn check(path: &Path) -> Result<(), Error> {
+        if path.join("FORMAT").exists() { salt(path).map(drop) } else { Ok(()) }
     }
 
     /// [`Embedded::open`] with other `options`, for tests.

@@ -381,3 +381,63 @@ async fn ipv6_works_where_there_is_any() {
     assert!(attempt.outcome.is_delivered(), "{}", attempt.error);
     assert_eq!(upstream.seen().pop().unwrap().all("host"), [upstream.address.to_string()]);
 }
+
+/// What would put the next event among the dead letters, were it taken for its answer.
+const GONE: &str = "HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n";
+
+/// Its first connection answers one request, and answers it again when that is asked for; the second is told when that was written.
+fn answers_late(
+    tls: Option<rustls::ServerConfig>,
+) -> (Upstream, std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>) {
+    let ((ask, asked), (tell, told)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let first = parking_lot::Mutex::new((asked, tell));
+    let script = move |talk: &mut super::upstream::Talk| {
+        if talk.connection > 0 {
+            while talk.hear() {
+                talk.say(OK);
+            }
+            return;
+        }
+        talk.hear();
+        talk.say(OK);
+        let (asked, tell) = &*first.lock();
+        asked.recv().unwrap();
+        talk.say(GONE);
+        tell.send(()).unwrap();
+        talk.wait_for_close();
+    };
+    let upstream = match tls {
+        Some(config) => Upstream::tls(config, script),
+        None => Upstream::new(script),
+    };
+    (upstream, ask, told)
+}
+
+#[tokio::test]
+async fn a_second_answer_that_comes_late_is_not_taken_for_the_next_one() {
+    let (config, ca) = super::tls::certificate("localhost");
+    for tls in [None, Some(config)] {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let (upstream, ask, told) = answers_late(tls);
+        let world = World::trusting(settings(&format!("{scheme}://localhost:{}", upstream.address.port())), &ca);
+        assert!(world.attempt().await.outcome.is_delivered());
+        // This thread waits, and its runtime with it: nobody looks at the connection before the next request wants to use it.
+        ask.send(()).unwrap();
+        told.recv().unwrap();
+        let attempt = world.attempt().await;
+        assert!(attempt.outcome.is_delivered(), "{scheme}: {:?} {}", attempt.outcome, attempt.error);
+        assert_eq!(upstream.connections(), [0, 1], "{scheme}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_given_up_after_a_while_however_busy_it_is() {
+    for (renew, connections) in [(Duration::ZERO, [0, 1, 2]), (LONG, [0, 0, 0])] {
+        let upstream = Upstream::answering(OK);
+        let world = World::with(fairlane::deliver::Settings { renew, ..settings(&upstream.url()) });
+        for _ in 0..3 {
+            assert!(world.attempt().await.outcome.is_delivered());
+        }
+        assert_eq!(upstream.connections(), connections);
+    }
+}

@@ -390,6 +390,13 @@ impl Client {
         Self { stream: BufReader::new(stream) }
     }
 
+    /// `None` where nobody listens.
+    pub(crate) fn try_to(address: SocketAddr) -> Option<Self> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Some(Self { stream: BufReader::new(stream) })
+    }
+
     pub(crate) fn send(&mut self, request: &Request) -> Response {
         self.try_send(request).expect("the connection ended without an answer")
     }

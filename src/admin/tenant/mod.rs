@@ -19,7 +19,7 @@ use axum::response::{Html, IntoResponse as _, Response};
 use parking_lot::{Mutex, RwLock};
 use tokio::net::TcpListener;
 
-use super::connections;
+use super::{Ending, connections};
 use crate::driver::Handle;
 use crate::event::{Group, Mono, Now, Secret, Wall};
 
@@ -87,11 +87,11 @@ impl Tenants {
     }
 }
 
-/// Serves until the future is dropped.
-pub async fn serve(tenants: Arc<Tenants>, listener: TcpListener) {
+/// Serves until it is to end, or the future is dropped.
+pub async fn serve(tenants: Arc<Tenants>, listener: TcpListener, ending: Ending) {
     // One answer to whatever is asked: routes would say which paths and methods there are.
     let router = Router::new().fallback(show).layer(from_fn(guarded)).with_state(Arc::clone(&tenants));
-    super::accept(router, listener, &tenants.handle).await;
+    super::accept(router, listener, &tenants.handle, ending).await;
 }
 
 /// Puts the headers on every answer.

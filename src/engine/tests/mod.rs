@@ -7,6 +7,7 @@ mod cost;
 mod dedicated;
 mod evidence;
 mod fair;
+mod handover;
 mod live;
 pub(super) mod model;
 mod outage;

@@ -11,7 +11,7 @@ use crate::store::Error;
 use crate::store::disk::{Disk, Real};
 
 /// What may lie in a directory that has no store yet: ours, and what others put there before us.
-const HARMLESS: [&str; 6] = ["lock", "FORMAT.tmp", "lost+found", "admin-token", "admin.token", "token"];
+const HARMLESS: [&str; 7] = ["lock", "FORMAT.tmp", "lost+found", "admin-token", "admin.token", "token", "upgrade.sock"];
 
 /// The version of everything in a data directory. It grows when a version of this program writes what earlier ones cannot read;
 /// what the ones before wrote is read for ever, or brought to the new form on opening (`docs/upgrading.md`).
