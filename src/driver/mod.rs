@@ -11,6 +11,7 @@ mod backlog;
 pub mod budget;
 pub mod change;
 mod command;
+mod commits;
 mod dedicated;
 mod delivery;
 mod followed;
@@ -66,6 +67,7 @@ pub use budget::{Budget, Charge, Crowded};
 pub use change::{Change, Dated, Expiry, InParts, Live, UpstreamChange};
 use command::Command;
 pub use command::UpstreamInfo;
+use commits::Commits;
 use dedicated::Promoted;
 use job::Jobs;
 pub use job::{Action, Job, JobRefusal, JobState};
@@ -160,8 +162,8 @@ pub enum Shed {
     /// A person paused this source, and nothing of a request that waits for its answer can be kept.
     #[error("this source is paused")]
     SourcePaused,
-    /// The store did not answer in time; the event may have been stored all the same.
-    #[error("the store did not answer in time")]
+    /// The store did not say in time, or failed before it could, whether it has the event; it may have been stored all the same.
+    #[error("the store did not say in time whether it has it")]
     TooSlow,
 }
 
@@ -244,6 +246,7 @@ struct Shared {
     metrics: Arc<Metrics>,
     /// The driver's last turn, [`Mono`] microseconds.
     beat: AtomicU64,
+    commits: Commits,
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     addresses: RwLock<Option<Addresses>>,
@@ -321,6 +324,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         clock: parts.clock,
         metrics: parts.metrics,
         beat: AtomicU64::new(started.mono.0),
+        commits: Commits::default(),
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         addresses: RwLock::new(None),
@@ -376,6 +380,10 @@ impl Handle {
         }
         if self.facts.capacity() == 0 {
             return Err(Shed::Busy);
+        }
+        // The driver's last turn is less than a second ago, and costs no look at the clock.
+        if self.shared.commits.are_late(Mono(self.shared.beat.load(Ordering::Relaxed))) {
+            return Err(Shed::Unavailable);
         }
         match self.shared.store.admits(&self.shared.anybody) {
             // That one is too large says nothing about the others; each is asked about when its event comes.
