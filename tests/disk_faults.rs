@@ -7,8 +7,6 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stderr, reason = "what is left out is said")]
 
-#[path = "support/faults.rs"]
-mod faults;
 mod support;
 
 use std::collections::BTreeMap;
@@ -17,7 +15,7 @@ use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use faults::{EIO, ENOSPC, EROFS, Faults};
+use support::faults::{EIO, ENOSPC, EROFS, Faults};
 use support::upstream::{Upstream, answer, upstream};
 use support::{Client, Gateway, Response, gateway, get, post};
 use tempfile::TempDir;
@@ -36,22 +34,39 @@ struct World {
 
 /// What the receiver's answers wait for while it is closed.
 #[derive(Clone)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
+struct Gate(Arc<(Mutex<Before>, Condvar)>);
+
+struct Before {
+    is_open: bool,
+    /// Requests that came to it.
+    came: usize,
+}
 
 impl Gate {
-    fn set(&self, open: bool) {
-        *self.0.0.lock().unwrap() = open;
+    fn new() -> Self {
+        Self(Arc::new((Mutex::new(Before { is_open: true, came: 0 }), Condvar::new())))
+    }
+
+    fn set(&self, is_open: bool) {
+        self.0.0.lock().unwrap().is_open = is_open;
         self.0.1.notify_all();
     }
 
     fn pass(&self) {
-        drop(self.0.1.wait_while(self.0.0.lock().unwrap(), |open| !*open).unwrap());
+        let mut before = self.0.0.lock().unwrap();
+        before.came += 1;
+        self.0.1.notify_all();
+        drop(self.0.1.wait_while(before, |before| !before.is_open).unwrap());
+    }
+
+    fn wait_for(&self, came: usize) {
+        drop(self.0.1.wait_while(self.0.0.lock().unwrap(), |before| before.came < came).unwrap());
     }
 }
 
 impl World {
     fn new() -> Self {
-        let gate = Gate(Arc::new((Mutex::new(true), Condvar::new())));
+        let gate = Gate::new();
         let behind = gate.clone();
         let receiver = upstream(move |_| {
             behind.pass();
@@ -229,7 +244,7 @@ fn writes_fail_and_come_back(error: i64, words: &str) {
     let mut world = World::new();
     world.gate.set(false);
     let mut ids: Vec<String> = (0..3).map(|number| world.accepted(&format!("in flight {number}"))).collect();
-    world.receiver.wait_for(3);
+    world.gate.wait_for(3);
     world.faults.fail_writes(Some(error));
     for number in 0..3 {
         is_refused(&world.send(&format!("refused {number}")));
@@ -278,9 +293,7 @@ fn after_a_failed_sync_the_process_ends_and_starts_when_the_disk_works() {
 #[test]
 fn after_a_failed_write_the_process_ends_and_starts_when_the_disk_works() {
     let (refused, ids, mut world, dir) = ended_by(|faults| faults.fail_writes(Some(EIO)), "cannot write to the log");
-    if let Some(answer) = refused {
-        is_unknown(&answer);
-    }
+    assert!(refused.is_none_or(|answer| answer.text().contains("may or may not")));
     world.faults.mend();
     world.start(dir);
     world.gate.set(true);
@@ -332,9 +345,11 @@ fn events_that_cannot_be_read_are_tried_again_later_and_nothing_is_given_up() {
     world.faults.only_in_the_log(true);
     world.faults.fail_reads(Some(EIO));
     assert_eq!(world.gateway().change("PATCH", "/api/v1/upstream", r#"{"paused":false}"#).status, 200);
+    // What is told of one event alone takes a read of the log, too.
+    while world.gateway().events("status=retrying").len() < ids.len() {
+        std::thread::yield_now();
+    }
     for id in &ids {
-        let event = world.gateway().wait_for_status(id, "retrying");
-        assert_eq!(event["attempts"], 1, "{event}");
         let body = world.gateway().get(&format!("/api/v1/events/{id}/body"));
         assert!(body.status >= 500 && body.text().contains("Input/output error"), "{}", body.text());
     }

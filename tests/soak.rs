@@ -10,8 +10,6 @@
 
 #[path = "soak/chaos.rs"]
 mod chaos;
-#[path = "support/faults.rs"]
-mod faults;
 #[path = "soak/receiver.rs"]
 mod receiver;
 #[path = "soak/senders.rs"]

@@ -44,7 +44,8 @@ impl Handle {
     /// Why new events cannot be stored just now, in words, as far as those before them show it; `None`: nothing says so.
     #[must_use]
     pub fn unstored(&self, usage: &Usage) -> Option<String> {
-        let now = self.now().mono;
+        // The same moment as `Handle::ready` judges by, which does not look at the clock for each request.
+        let now = self.last_turn();
         if self.shared.commits.are_late(now) {
             let age = self.shared.commits.age(now).as_secs();
             return Some(format!("new events have been on their way to the disk for {age} s"));

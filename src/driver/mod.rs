@@ -381,8 +381,7 @@ impl Handle {
         if self.facts.capacity() == 0 {
             return Err(Shed::Busy);
         }
-        // The driver's last turn is less than a second ago, and costs no look at the clock.
-        if self.shared.commits.are_late(Mono(self.shared.beat.load(Ordering::Relaxed))) {
+        if self.shared.commits.are_late(self.last_turn()) {
             return Err(Shed::Unavailable);
         }
         match self.shared.store.admits(&self.shared.anybody) {
@@ -405,7 +404,8 @@ impl Handle {
             Err(mpsc::error::TrySendError::Full(_)) => return Err(Shed::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(Shed::Draining),
         }
-        answer.await.unwrap_or(Err(Shed::Draining))
+        // Whoever is not answered was on his way when the driver was ended in the middle, by a store that failed.
+        answer.await.unwrap_or(Err(Shed::TooSlow))
     }
 
     /// Lets a suppressed event go to the upstream after all: it goes to the end of its lane like one that was just accepted. Resolves
@@ -647,7 +647,12 @@ impl Handle {
     /// How long ago the driver's last turn was.
     #[must_use]
     pub fn beat_age(&self) -> Duration {
-        self.shared.clock.now().mono.since(Mono(self.shared.beat.load(Ordering::Relaxed)))
+        self.shared.clock.now().mono.since(self.last_turn())
+    }
+
+    /// When the driver's last turn was: a second ago at most, while it is alive.
+    fn last_turn(&self) -> Mono {
+        Mono(self.shared.beat.load(Ordering::Relaxed))
     }
 
     /// When this handle's driver was made.

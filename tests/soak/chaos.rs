@@ -6,9 +6,9 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 
-use crate::faults::{EIO, ENOSPC, EROFS, Faults};
 use crate::receiver::{Mood, Receiver};
 use crate::senders::{GROUPS, Senders};
+use crate::support::faults::{EIO, ENOSPC, EROFS, Faults};
 use crate::support::{Gateway, gateway};
 use tempfile::TempDir;
 

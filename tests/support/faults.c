@@ -68,8 +68,12 @@ static int sync_file(int file, long number) {
     int64_t delay = asked(&control->sync_delay_ms), error = asked(&control->sync_errno);
     if ((delay || error) && is_meant(file)) {
         count(&control->syncs);
-        struct timespec step = {0, 1000000};
-        for (int64_t waited = 0; waited < asked(&control->sync_delay_ms); waited++) nanosleep(&step, 0);
+        struct timespec step = {0, 1000000}, began, now;
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &began);
+        do {
+            nanosleep(&step, 0);
+            syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+        } while ((now.tv_sec - began.tv_sec) * 1000 + (now.tv_nsec - began.tv_nsec) / 1000000 < asked(&control->sync_delay_ms));
         if (error) {
             errno = (int)error;
             return -1;

@@ -41,8 +41,8 @@ pub(crate) struct Faults {
 impl Faults {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let control = std::fs::File::options().read(true).write(true).create_new(true);
-        let control = control.open(folder.path().join("control")).unwrap();
+        let path = folder.path().join("control");
+        let control = std::fs::File::options().read(true).write(true).create_new(true).open(path).unwrap();
         control.set_len(WORDS * 8).unwrap();
         Self { folder, control }
     }
