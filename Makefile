@@ -8,6 +8,10 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 # Rounds of kill -9 in `make crash`.
 CRASH_ROUNDS ?= 100
+# How long `make soak` goes on.
+SOAK_SECONDS ?= 600
+# Connections of `make idle`.
+IDLE_CONNECTIONS ?= 20000
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 # Where `make run` listens and keeps its events.
@@ -19,7 +23,7 @@ REPLAY_EVENTS ?= 100000
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-engine bench-history bench-redis bench-replay bench-verify screenshots
+.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim soak hostile idle fairness fuzz contract bench bench-engine bench-history bench-redis bench-replay bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +70,16 @@ fairness: setup ## Repeat every number and picture of docs/fairness.md (release;
 
 fuzz: ## Mutated requests through every scheme and key for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --test fuzz -- --nocapture
+
+soak: setup ## Everything that can go wrong, for SOAK_SECONDS (600), then the books have to balance (SOAK_SEED= repeats one)
+	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --locked --test soak -- --nocapture
+
+hostile: ## What honest senders wait beside a flood of each hostile case (release; HOSTILE_SECONDS=, HOSTILE_RATE=, HOSTILE_ONLY=)
+	@.ci/setup build
+	$(CARGO) bench --locked --bench hostile
+
+idle: setup ## 20,000 idle connections against a limit of 10,000, and what each takes (IDLE_CONNECTIONS=)
+	IDLE_CONNECTIONS=$(IDLE_CONNECTIONS) $(CARGO) test --locked --release --test idle_connections -- --nocapture --test-threads 1
 
 bench-engine: ## What the engine alone costs an event at 1 to 1,000,000 active groups, and what groups take in memory (release)
 	$(CARGO) bench --locked --bench engine

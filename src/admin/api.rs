@@ -78,7 +78,8 @@ fn not_ready(admin: &Admin) -> Option<String> {
     if admin.handle.is_draining() {
         return Some("this node is ending".to_owned());
     }
-    admin.handle.ready().err().map(|shed| shed.to_string())
+    let unstored = admin.handle.unstored(&admin.handle.usage());
+    unstored.or_else(|| admin.handle.ready().err().map(|shed| shed.to_string()))
 }
 
 /// Prometheus.

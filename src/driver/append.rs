@@ -130,6 +130,7 @@ impl Appends {
             return;
         };
         self.requeued = matches!(batch, Batch::Requeue(_));
+        self.shared.commits.begin(now.mono);
         self.appending = Some(Appending { batch, started: now.mono, done });
     }
 
@@ -167,6 +168,7 @@ impl Appends {
             return std::future::pending().await;
         };
         let outcome = (&mut current.done).await;
+        self.shared.commits.end();
         let Appending { batch, started, .. } =
             self.appending.take().expect("it was there a line above, and nobody else holds it");
         Finished { batch, started, outcome }
@@ -278,6 +280,8 @@ fn batch_len(gathered: &[Submission]) -> usize {
 fn shed_for(error: &Error) -> Shed {
     match error {
         Error::Full(_) => Shed::Full,
-        Error::Unavailable(_) | Error::Corrupt(_) | Error::Poisoned(_) | Error::Locked(_) => Shed::Unavailable,
+        Error::Unavailable(_) | Error::Locked(_) => Shed::Unavailable,
+        // The contract of the store: what became of this batch is unknown. A restart may find it.
+        Error::Corrupt(_) | Error::Poisoned(_) => Shed::TooSlow,
     }
 }

@@ -11,6 +11,7 @@ mod backlog;
 pub mod budget;
 pub mod change;
 mod command;
+mod commits;
 mod dedicated;
 mod delivery;
 mod followed;
@@ -69,6 +70,7 @@ pub use budget::{Budget, Charge, Crowded};
 pub use change::{Change, Dated, Expiry, InParts, Live, UpstreamChange};
 use command::Command;
 pub use command::UpstreamInfo;
+use commits::Commits;
 use dedicated::Promoted;
 use job::Jobs;
 pub use job::{Action, Job, JobRefusal, JobState};
@@ -167,8 +169,8 @@ pub enum Shed {
     /// A person paused this source, and nothing of a request that waits for its answer can be kept.
     #[error("this source is paused")]
     SourcePaused,
-    /// The store did not answer in time; the event may have been stored all the same.
-    #[error("the store did not answer in time")]
+    /// The store did not say in time, or failed before it could, whether it has the event; it may have been stored all the same.
+    #[error("the store did not say in time whether it has it")]
     TooSlow,
 }
 
@@ -254,6 +256,7 @@ struct Shared {
     metrics: Arc<Metrics>,
     /// The driver's last turn, [`Mono`] microseconds.
     beat: AtomicU64,
+    commits: Commits,
     draining: AtomicBool,
     sources: RwLock<Arc<[SourceInfo]>>,
     addresses: RwLock<Option<Addresses>>,
@@ -332,6 +335,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         clock: parts.clock,
         metrics: parts.metrics,
         beat: AtomicU64::new(started.mono.0),
+        commits: Commits::default(),
         draining: AtomicBool::new(false),
         sources: RwLock::new(Arc::from([])),
         addresses: RwLock::new(None),
@@ -402,6 +406,9 @@ impl Handle {
         if self.facts.capacity() == 0 {
             return Err(Shed::Busy);
         }
+        if self.shared.commits.are_late(self.last_turn()) {
+            return Err(Shed::Unavailable);
+        }
         match self.shared.store.admits(&self.shared.anybody) {
             // That one is too large says nothing about the others; each is asked about when its event comes.
             Ok(()) | Err(Refusal::GroupTooLarge) => Ok(()),
@@ -422,7 +429,8 @@ impl Handle {
             Err(mpsc::error::TrySendError::Full(_)) => return Err(Shed::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(Shed::Draining),
         }
-        answer.await.unwrap_or(Err(Shed::Draining))
+        // Whoever is not answered was on his way when the driver was ended in the middle, by a store that failed.
+        answer.await.unwrap_or(Err(Shed::TooSlow))
     }
 
     /// Lets a suppressed event go to the upstream after all: it goes to the end of its lane like one that was just accepted. Resolves
@@ -672,7 +680,12 @@ impl Handle {
     /// How long ago the driver's last turn was.
     #[must_use]
     pub fn beat_age(&self) -> Duration {
-        self.shared.clock.now().mono.since(Mono(self.shared.beat.load(Ordering::Relaxed)))
+        self.shared.clock.now().mono.since(self.last_turn())
+    }
+
+    /// When the driver's last turn was: a second ago at most, while it is alive.
+    fn last_turn(&self) -> Mono {
+        Mono(self.shared.beat.load(Ordering::Relaxed))
     }
 
     /// When this handle's driver was made.

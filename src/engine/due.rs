@@ -12,7 +12,7 @@ use super::ev::Ev;
 use super::lane::RETRIES_MAX;
 use super::lease::due_on_mono;
 use super::request::{Request, Ticket};
-use super::{Engine, Queued};
+use super::{Engine, Queued, Settings};
 use crate::event::{Mono, Now, Seq, Wall};
 
 /// Events of one read.
@@ -47,6 +47,20 @@ struct Pass {
     lanes: Vec<u32>,
     /// It reads everything, for lanes that were found at the start.
     whole: bool,
+    /// A stored time, and when that is.
+    anchor: Option<(Wall, Mono)>,
+}
+
+impl Pass {
+    /// When a stored due time is. What was known of it before counts where that is earlier: a wall clock that was set back since would
+    /// otherwise have it recede for as long as that clock is behind.
+    fn due_at(&self, settings: &Settings, due: Wall, now: Now) -> Mono {
+        let told = due_on_mono(settings, due, now);
+        match self.anchor {
+            Some((stored, at)) if stored <= due => told.min(at.plus(due.since(stored))),
+            _ => told,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -140,22 +154,23 @@ impl Engine {
         self.retries.loading = false;
         let ended = std::mem::take(&mut self.retries.ended);
         let Some(mut pass) = self.retries.pass.take() else { return };
-        let mut far = false;
+        let mut far = None;
         for event in events {
             let due = event.due.unwrap_or(now.wall);
             let key = (due, event.seq);
-            far = !pass.whole && due_on_mono(&self.settings, due, now) > now.mono.plus(AHEAD);
-            if far {
+            let at = pass.due_at(&self.settings, due, now);
+            if !pass.whole && at > now.mono.plus(AHEAD) {
+                far = Some((key, at));
                 break;
             }
             pass.after = Some(key);
             if !ended.contains(&event.seq) && self.retries.place(event.seq).is_none() {
-                self.take_retrying(event, due, now);
+                self.take_retrying(event, due, at, now);
             }
         }
         let full = |lid: &u32| self.lanes.get(*lid).is_none_or(|lane| lane.rare.missed.is_some());
-        if !more || far || (!pass.whole && pass.lanes.iter().all(full)) {
-            self.pass_ended(pass, more || far, now);
+        if !more || far.is_some() || (!pass.whole && pass.lanes.iter().all(full)) {
+            self.pass_ended(pass, far, now);
         } else {
             self.retries.pass = Some(pass);
         }
@@ -170,9 +185,8 @@ impl Engine {
     }
 
     /// An event of the due index that is in none of our places.
-    fn take_retrying(&mut self, event: Queued, due: Wall, now: Now) {
+    fn take_retrying(&mut self, event: Queued, due: Wall, at: Mono, now: Now) {
         let Some(lid) = self.find(&event.lane) else { return };
-        let at = due_on_mono(&self.settings, due, now);
         let (_, mut ev) = Ev::from_queued(event, now);
         ev.retrying = true;
         ev.since = super::ev::line(at);
@@ -181,7 +195,8 @@ impl Engine {
             if lane.rare.keys.holds(key) {
                 // Another event of the key is under way; this one has to wait for it, wherever it came from.
                 lane.note_stored(ev.received);
-                return self.miss(lid, (due, ev.seq), now.mono.plus(LATER));
+                // It is read as long before the time that is given here.
+                return self.miss(lid, (due, ev.seq), now.mono.plus(AHEAD / 2 + LATER));
             }
             lane.rare.keys.recover(key);
         }
@@ -189,8 +204,8 @@ impl Engine {
         self.touch(lid, now.mono);
     }
 
-    /// Nothing more is to be read in this pass.
-    fn pass_ended(&mut self, pass: Pass, more: bool, now: Now) {
+    /// Nothing more is to be read in this pass; `far` is the first event that has long, and when that is due.
+    fn pass_ended(&mut self, pass: Pass, far: Option<((Wall, Seq), Mono)>, now: Now) {
         for lid in pass.lanes {
             if pass.whole {
                 if let Some(lane) = self.lanes.get_mut(lid) {
@@ -198,19 +213,21 @@ impl Engine {
                     lane.unblock();
                 }
                 self.touch(lid, now.mono);
-            } else if more && let Some((due, seq)) = pass.after {
-                self.miss(lid, (due, Seq(seq.0 + 1)), now.mono.plus(AHEAD / 2));
+            } else if let Some((key, at)) = far {
+                self.miss(lid, key, at);
             }
         }
     }
 
-    /// An event waits for its time: in memory, where its lane has room.
+    /// An event waits for its time: in memory, where its lane has room and none that is only in the store is due before it. (Otherwise those
+    /// in memory, failing again and again, would keep the others from ever being read.)
     pub(super) fn wait_for(&mut self, lid: u32, at: Mono, due: Wall, mut ev: Ev) {
         let Some(lane) = self.lanes.get_mut(lid) else { return };
         ev.since = super::ev::line(at);
         let seq = ev.seq;
         if ev.order().is_none() {
-            if !lane.has_retry_room() {
+            let is_behind = lane.rare.missed.is_some_and(|(_, missed)| missed <= at);
+            if is_behind || !lane.has_retry_room() {
                 lane.note_stored(ev.received);
                 self.retries.places.remove(&seq);
                 return self.miss(lid, (due, seq), at);
@@ -276,23 +293,24 @@ impl Engine {
 
     fn whole_pass(&mut self) -> Option<Pass> {
         let lanes = std::mem::take(&mut self.retries.recovered);
-        (!lanes.is_empty()).then_some(Pass { after: None, lanes, whole: true })
+        (!lanes.is_empty()).then_some(Pass { after: None, lanes, whole: true, anchor: None })
     }
 
     fn hungry_pass(&mut self, now: Mono) -> Option<Pass> {
         let mut lanes = Vec::new();
-        let mut from: Option<(Wall, Seq)> = None;
+        let mut from: Option<((Wall, Seq), Mono)> = None;
         while let Some((at, lid)) = self.retries.hungry.first().copied() {
             if at > now {
                 break;
             }
             self.retries.hungry.remove(&(at, lid));
             let Some(lane) = self.lanes.get_mut(lid).filter(|lane| lane.retries() <= HUNGRY) else { continue };
-            let Some((key, _)) = lane.rare.missed.take() else { continue };
-            from = Some(from.map_or(key, |from| from.min(key)));
+            let Some(missed) = lane.rare.missed.take() else { continue };
+            from = Some(from.map_or(missed, |from| from.min(missed)));
             lanes.push(lid);
         }
-        let (due, seq) = from?;
-        Some(Pass { after: Some((due, Seq(seq.0.saturating_sub(1)))), lanes, whole: false })
+        let ((due, seq), at) = from?;
+        let after = Some((due, Seq(seq.0.saturating_sub(1))));
+        Some(Pass { after, lanes, whole: false, anchor: Some((due, at)) })
     }
 }

@@ -37,6 +37,7 @@ mod bucket;
 pub mod disk;
 pub mod doctor;
 pub mod embedded;
+mod evenness;
 mod index;
 mod log;
 pub mod memory;
@@ -450,6 +451,9 @@ pub struct Usage {
     pub answered: Option<Mono>,
     /// What waits on this machine for a store that is elsewhere, where there is a [spool](spool).
     pub spool: Option<SpoolUsage>,
+    /// The last new events could not be written, and nothing says yet that it would go now: [`Refusal::Full`] or
+    /// [`Refusal::Unavailable`].
+    pub failing: Option<Refusal>,
 }
 
 /// Sizes of a spool. None of it counts in the [`Usage`] of the store.

@@ -47,6 +47,7 @@ pub use shard::{SHARDS_MAX, Shard};
 
 use self::link::{Call, Link, Script};
 use self::local::{Local, News};
+use super::evenness::Evenness;
 use super::{
     Appended, BoxFuture, Error, LaneStore, LaneSummary, Page, Pending, Query, Refusal, Settlement, Story, Usage,
 };
@@ -72,6 +73,7 @@ pub struct Redis {
     caps: RwLock<Option<Caps>>,
     admission: upkeep::Admission,
     memory: Mutex<upkeep::Memory>,
+    evenness: Mutex<Evenness>,
     woken: News<Shard>,
     lost: News<(Shard, Epoch)>,
     /// What receipts of this process begin with, and how many there were.
@@ -122,6 +124,7 @@ impl Redis {
             caps: RwLock::default(),
             admission: upkeep::Admission::default(),
             memory: Mutex::default(),
+            evenness: Mutex::default(),
             woken: News::default(),
             lost: News::default(),
             receipts: (rand::random(), AtomicU64::new(0)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use fairlane::clock::Clock as _;
 use fairlane::event::Seq;
 use fairlane::store::doctor;
 use fairlane::store::embedded::{Embedded, IndexFault, IndexFaults, IndexStep, Options};
@@ -216,6 +217,94 @@ fn a_failed_sync_ends_all_writing_and_tells_why() {
         assert!(matches!(settle, Err(Error::Poisoned(_))));
         assert_eq!(store.admits(&lane("a").group), Err(Refusal::Unavailable));
         assert!(store.read(seqs).await.unwrap().iter().all(Option::is_some), "reads go on");
+    });
+}
+
+#[test]
+fn what_a_failed_sync_left_behind_is_written_again_before_it_counts() {
+    for seed in 0..32 {
+        run(async {
+            let mut site = Site::new();
+            let store = site.open();
+            site.append(&store, "a", 2).await;
+            site.disk.set_syncs(Some(0));
+            let lost = site.event("a", 300);
+            assert!(matches!(store.append(vec![lost]).await, Err(Error::Poisoned(_))));
+            drop(store);
+            // The next process reads it as if it were on the disk, and so do those behind it.
+            site.disk.set_syncs(None);
+            let store = site.open();
+            site.append(&store, "a", 2).await;
+            let before = Snapshot::take(&store, 50).await;
+            drop(store);
+            site.disk = site.disk.cut(seed);
+            before.assert_same(&Snapshot::take(&site.open(), 50).await, &format!("seed {seed}"));
+        });
+    }
+}
+
+#[test]
+fn a_file_system_that_is_read_only_for_a_while_refuses_and_is_left_without_a_restart() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        let seqs = site.append(&store, "a", 3).await;
+        site.disk.set_read_only(true);
+        assert!(matches!(store.append(vec![site.event("a", 300)]).await, Err(Error::Unavailable(_))));
+        assert_eq!(store.usage().failing, Some(Refusal::Unavailable));
+        let settle = store.settle(site.settlements(&seqs, &Verdict::Delivered)).await;
+        assert!(matches!(settle, Err(Error::Unavailable(_))), "nothing of it is written, so it may be repeated");
+        store.upkeep().ok();
+        assert_eq!(store.usage().failing, Some(Refusal::Unavailable), "it still is");
+        site.disk.set_read_only(false);
+        store.upkeep().unwrap();
+        assert_eq!(store.usage().failing, None, "nobody has to send anything for that");
+        site.settle(&store, &seqs, Verdict::Delivered).await;
+        site.append(&store, "a", 1).await;
+        let before = Snapshot::take(&store, 50).await;
+        drop(store);
+        site.forget_all_but_the_log();
+        before.assert_same(&Snapshot::take(&site.open(), 50).await, "from the log alone");
+    });
+}
+
+/// The wall clock is set by so many days.
+fn set_by(site: &Site, days: i64) {
+    let seconds = site.clock.now().wall.unix_s() + days * 86_400;
+    site.clock.set_wall(fairlane::event::Wall::from_unix_s(seconds));
+}
+
+/// Upkeep and checkpoints over so many minutes: whatever is to be given up is gone then.
+async fn keep_up(site: &mut Site, store: &Embedded, minutes: u32) {
+    for _ in 0..minutes {
+        store.upkeep().unwrap();
+        // A checkpoint needs something to bring.
+        site.append(store, "traffic", 1).await;
+        store.checkpoint().unwrap();
+        site.clock.advance(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn a_wrong_date_gives_up_no_history_until_it_has_held_for_ten_minutes() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        let seqs = site.append(&store, "a", 3).await;
+        site.settle(&store, &seqs, Verdict::Delivered).await;
+        let delivered = fairlane::store::Query { status: vec![Status::Delivered], ..everything(10) };
+        let listed = async |store: &Embedded| store.list(delivered.clone()).await.unwrap().records.len();
+        keep_up(&mut site, &store, 2).await;
+        set_by(&site, 60);
+        keep_up(&mut site, &store, 8).await;
+        assert_eq!(listed(&store).await, 0, "past retention by this date");
+        set_by(&site, -60);
+        assert_eq!(listed(&store).await, 3, "and there all the same");
+
+        set_by(&site, 60);
+        keep_up(&mut site, &store, 15).await;
+        set_by(&site, -60);
+        assert_eq!(listed(&store).await, 0, "the clock has run evenly: it is believed");
     });
 }
 

@@ -7,6 +7,7 @@
 #![expect(clippy::print_stderr, reason = "the log of a gateway in a failed test")]
 
 pub(crate) mod collector;
+pub(crate) mod faults;
 pub(crate) mod redis;
 pub(crate) mod upstream;
 

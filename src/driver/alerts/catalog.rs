@@ -42,6 +42,7 @@ kinds! {
     DiskRefusing,
     DiskFilling,
     DiskLow,
+    StoreFailing,
     StorePollAge,
     StoreAway,
     SpoolHeld,
@@ -286,6 +287,19 @@ impl Kind {
                 when: "room falls below 2 × `min_free`: the oldest delivered history goes before its retention is over",
                 means: "The disk is nearly full. Nothing is refused yet; history gets shorter.",
                 remedy: "Give the disk more room, or shorten store.retention.",
+                press: &["fairlane doctor"],
+            },
+            Self::StoreFailing => Row {
+                name: "store_failing",
+                severity: Page,
+                after: s(0),
+                clear: s(10),
+                when: "the last new events could not be written to the disk (it is full, or read-only), or have been on their way for 4 s; \
+                       until new events can be written for 10 s",
+                means: "New events get 503, and many senders never repeat. What cannot be written down cannot be delivered either, so \
+                        deliveries may stand still. Nothing that was answered 200 is lost.",
+                remedy: "Look at the disk: is it full, was it remounted read-only, does it hang? (dmesg says.) Nothing has to be done here: \
+                         it is tried again every second.",
                 press: &["fairlane doctor"],
             },
             Self::StorePollAge => Row {

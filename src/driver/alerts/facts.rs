@@ -22,6 +22,8 @@ pub(super) struct Facts {
     pub(super) room: u64,
     /// Bytes until everybody is refused.
     pub(super) room_bytes: u64,
+    /// Why new events cannot be stored just now, in words.
+    pub(super) unstored: Option<String>,
     /// For how long a store that is elsewhere has not answered; zero for one that is here.
     pub(super) silent: Duration,
     /// What is in the spool, where there is one.

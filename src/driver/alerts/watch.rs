@@ -83,6 +83,7 @@ async fn gather(handle: &Handle, group_age: Duration) -> (Facts, Duration) {
         sources: handle.sources().iter().map(|source| counted(metrics, source)).collect(),
         room: usage.room,
         room_bytes: usage.room_bytes,
+        unstored: handle.unstored(&usage),
         silent: handle.store_silence(&usage),
         spool: usage.spool,
         config_ok: metrics.config_ok.get() == 1,

@@ -2,6 +2,7 @@
 //! `tests/sim` runs the whole with faults and crashes.
 
 mod bounds;
+mod clock;
 mod cold;
 mod cost;
 mod dedicated;

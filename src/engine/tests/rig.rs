@@ -64,6 +64,10 @@ pub(super) struct Rig {
     /// How long an event may hold its order key, where its source says.
     pub(super) hold: Option<Hold>,
     pub(super) cancelled: Vec<Ticket>,
+    /// By how much the wall clock was set, in microseconds.
+    pub(super) set_by_us: i64,
+    /// Reads of the due index.
+    pub(super) due_loads: u64,
     arrivals: Vec<Lane>,
     things: BinaryHeap<Reverse<(u64, u64, Thing)>>,
     flying: BTreeMap<Ticket, (Lane, Option<LiveId>, Duration, Ending)>,
@@ -106,6 +110,8 @@ impl Rig {
             part: None,
             hold: None,
             cancelled: Vec::new(),
+            set_by_us: 0,
+            due_loads: 0,
             arrivals: Vec::new(),
             things: BinaryHeap::new(),
             flying: BTreeMap::new(),
@@ -119,7 +125,7 @@ impl Rig {
     }
 
     pub(super) fn at(&self) -> Now {
-        Now { mono: self.now, wall: Wall(EPOCH_US + self.now.0) }
+        Now { mono: self.now, wall: Wall((EPOCH_US + self.now.0).saturating_add_signed(self.set_by_us)) }
     }
 
     pub(super) fn append(&mut self, lane: &Lane, count: usize) {
@@ -248,6 +254,7 @@ impl Rig {
     }
 
     pub(super) fn execute(&mut self) {
+        let loads = self.due_loads;
         while let Some(request) = self.engine.poll_request(self.at()) {
             let now = self.at();
             match request {
@@ -265,6 +272,8 @@ impl Rig {
                     self.engine.on_loaded(&lane, events, more, now);
                 }
                 Request::LoadDue { after, n } => {
+                    self.due_loads += 1;
+                    assert!(self.due_loads < loads + 1_000, "it is read again and again, and nothing happens");
                     let (events, more) = self.store.due(after, n);
                     self.engine.on_due_loaded(events, more, now);
                 }

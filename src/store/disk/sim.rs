@@ -2,7 +2,9 @@
 //!
 //! It keeps two worlds: what a running process sees, and what is durable. A file's bytes become durable with
 //! [`DiskFile::sync`], names with [`Disk::sync_dir`]. [`Sim::cut`] ends one life: of what was not durable a
-//! seeded part survives (each sector of each write on its own, a prefix of the changes of names), the rest never happened.
+//! seeded part survives (each sector of each write on its own, a prefix of the changes of names), the rest never happened. After a
+//! sync that failed, what it was about is seen as before and is not durable, and a later sync that succeeds does not change that: only
+//! writing it again does. (So Linux: the pages count as clean.)
 
 use std::collections::BTreeMap;
 use std::io;
@@ -57,6 +59,8 @@ struct Faults {
     writes: Option<u64>,
     /// Syncs that may still succeed.
     syncs: Option<u64>,
+    /// Nothing is written, made or named.
+    read_only: bool,
     /// What [`Disk::free`] says.
     free: Option<u64>,
     /// Changes (writes, syncs, names) that still happen before the power goes.
@@ -99,6 +103,11 @@ impl Sim {
     /// From now on this many syncs succeed; the next, and all after it, fail.
     pub fn set_syncs(&self, count: Option<u64>) {
         self.world.lock().faults.syncs = count;
+    }
+
+    /// From now on nothing can be written, made or named, or it can again.
+    pub fn set_read_only(&self, is: bool) {
+        self.world.lock().faults.read_only = is;
     }
 
     /// From now on this many changes (writes, syncs, changes of names) happen; then the power is out, and every call fails.
@@ -164,6 +173,9 @@ impl Sim {
                 Some(0) => world.dead = true,
                 Some(left) => *left -= 1,
                 None => {}
+            }
+            if world.faults.read_only {
+                return Err(io::ErrorKind::ReadOnlyFilesystem.into());
             }
         }
         self.with(act)
@@ -251,7 +263,10 @@ impl World {
 
     fn sync(&mut self, number: usize) -> io::Result<()> {
         match &mut self.faults.syncs {
-            Some(0) => return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())),
+            Some(0) => {
+                self.content(number).unsynced.clear();
+                return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
+            }
             Some(left) => *left -= 1,
             None => {}
         }

@@ -181,7 +181,9 @@ fn finish(core: &Core, job: Job) {
                 tracing::warn!(%error, "a bucket of history could not be dropped; it is tried again");
             }
         }
-        if let Err(error) = index.drop_spans(core.clock.now().wall) {
+        let now = core.clock.now();
+        let is_even = core.evenness.lock().holds(now);
+        if is_even && let Err(error) = index.drop_spans(now.wall) {
             tracing::warn!(%error, "fingerprints of events whose windows are over could not be dropped; they stay until a restart");
         }
     }

@@ -15,6 +15,7 @@ use super::marks::{Admission, Measured};
 use super::{Options, Settings};
 use crate::clock::Clock;
 use crate::event::{EventId, Lane, Seq};
+use crate::store::evenness::Evenness;
 use crate::store::index::Index;
 use crate::store::log::{Cursor, Reserve, Segments};
 use crate::store::repeats::{Hash, Known};
@@ -37,6 +38,7 @@ pub(super) struct Core {
     pub(super) poison: watch::Sender<Option<String>>,
     pub(super) admission: RwLock<Admission>,
     pub(super) measured: Mutex<Measured>,
+    pub(super) evenness: Mutex<Evenness>,
     pub(super) work: Mutex<Work>,
     /// Told when `work` changes.
     pub(super) changed: Condvar,

@@ -22,6 +22,8 @@ pub(super) struct Admission {
     pub(super) full: Option<String>,
     /// Memory is full of what the index does not take.
     pub(super) index_is_behind: bool,
+    /// The last new events could not be written, and why. Those that come are tried all the same.
+    pub(super) failing: Option<Refusal>,
     /// Groups that hold too much.
     refused: HashSet<Group>,
 }

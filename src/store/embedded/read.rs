@@ -285,5 +285,6 @@ pub(super) fn usage(core: &Core) -> Usage {
         room_bytes,
         answered: None,
         spool: None,
+        failing: core.admission.read().failing,
     }
 }

@@ -8,6 +8,7 @@
 //! The torn end of the log is cut. Damage in its middle is an error; nothing is changed then. A log that ends before the
 //! checkpoint's place is damaged too: up to there it was durable.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,6 +57,7 @@ pub(super) fn open(settings: Settings, clock: Arc<dyn Clock>, options: Options) 
         poison: watch::channel(None).0,
         admission: RwLock::new(Admission::default()),
         measured: Mutex::new(Measured::default()),
+        evenness: Mutex::default(),
         work: Mutex::new(Work { done, ..Work::default() }),
         changed: Condvar::new(),
         ended: false.into(),
@@ -65,11 +67,8 @@ pub(super) fn open(settings: Settings, clock: Arc<dyn Clock>, options: Options) 
         options,
         clock,
     };
-    // What is read from now on counts, so it must be durable; segments further back became so when they were left.
-    for segment in core.segments.numbers().into_iter().rev().take(2) {
-        let synced = core.segments.sync(segment);
-        synced.map_err(|error| Error::Unavailable(format!("{}: {error}", core.segments.path(segment).display())))?;
-    }
+    // What is read from now on counts, so it must be durable, names included.
+    core.segments.sync_names().map_err(|error| Error::Unavailable(format!("cannot sync the log's folder: {error}")))?;
     let end = replay(&core, cursor)?;
     let removed = scan::cut(&core.segments, &end)?;
     if removed > 0 {
@@ -173,9 +172,10 @@ fn first_cursor(segments: &Segments) -> Result<Cursor, Error> {
     Ok(Cursor { segment: first, batch: batch.unwrap_or(1), ..Cursor::START })
 }
 
-/// Reads the log from `cursor` on into memory; where it ends.
+/// Reads the log from `cursor` on into memory; where it ends. All of it is durable then.
 fn replay(core: &Core, cursor: Cursor) -> Result<Cursor, Error> {
-    scan::scan(
+    let mut doubtful = Doubtful::default();
+    let end = scan::scan(
         &core.segments,
         cursor,
         |record, place| {
@@ -185,10 +185,45 @@ fn replay(core: &Core, cursor: Cursor) -> Result<Cursor, Error> {
             Ok(())
         },
         |at| {
+            doubtful.see(at);
             let entries = core.state.lock().active.len();
-            if entries >= core.options.checkpoint_entries { checkpoint(core, *at) } else { Ok(()) }
+            if entries < core.options.checkpoint_entries {
+                return Ok(());
+            }
+            // The index must never be ahead of the durable log.
+            doubtful.write_again(&core.segments, at)?;
+            checkpoint(core, *at)
         },
-    )
+    )?;
+    doubtful.write_again(&core.segments, &end)?;
+    Ok(end)
+}
+
+/// The last batches that were read, as far as none behind them says that they are durable.
+#[derive(Default)]
+struct Doubtful {
+    /// Number, segment, offset.
+    batches: VecDeque<(u64, u32, u32)>,
+}
+
+impl Doubtful {
+    /// A batch was read, which ends at `at` and says up to which one all are durable.
+    fn see(&mut self, at: &Cursor) {
+        self.batches.push_back((at.batch - 1, at.segment, at.before));
+        while self.batches.front().is_some_and(|(number, ..)| *number <= at.durable) {
+            self.batches.pop_front();
+        }
+    }
+
+    /// Makes them durable. Those of segments before that of `at` became so when their segment was left.
+    fn write_again(&mut self, segments: &Segments, at: &Cursor) -> Result<(), Error> {
+        let first = self.batches.iter().find(|(_, segment, _)| *segment == at.segment);
+        if let Some(&(_, segment, from)) = first {
+            scan::write_again(segments, segment, from..at.offset)?;
+        }
+        self.batches.clear();
+        Ok(())
+    }
 }
 
 /// What a record does, with what it needs of the index.

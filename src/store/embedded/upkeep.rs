@@ -6,6 +6,11 @@
 //! whatever it says of an event that was born in an older segment that still exists is said again further on: a mark that the
 //! event is gone. Without it, reading the whole log again would find the birth and not the end, and deliver a second time. When
 //! little of an old segment is needed, that little is copied forward first.
+//!
+//! # When the clock is set
+//!
+//! Retention counts days of the wall clock, and what it gives up does not come back. A clock that was set to a wrong date must not take all
+//! history with it, so nothing is given up for its age until the clock has run evenly for a while (`store/evenness.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::SyncSender;
@@ -51,6 +56,10 @@ pub(super) fn run(core: &Core, requests: &SyncSender<Request>, every: Duration) 
 pub(super) fn round(core: &Core, requests: &SyncSender<Request>) -> Result<(), Error> {
     measure(core);
     fill_reserve(core);
+    if core.admission.read().failing.is_some() {
+        // Why not was said when it began.
+        drop(ask(core, requests, |reply| Request::Probe { reply }));
+    }
     let let_go = let_go(core, requests);
     measure(core);
     let decided = marks::decide(core);
@@ -110,13 +119,16 @@ pub(super) fn checkpoint(core: &Core, requests: &SyncSender<Request>) -> Result<
 
 /// Drops buckets past retention, and one more of delivered events when room is short. Whether any was dropped.
 fn give_up_history(core: &Core, requests: &SyncSender<Request>) -> Result<bool, Error> {
-    let now = core.clock.now().wall;
+    let now = core.clock.now();
+    let is_even = core.evenness.lock().holds(now);
+    let now = now.wall;
     let held: Vec<Bucket> = core.state.lock().sums.held.keys().copied().flatten().collect();
     let (mut over, kept): (Vec<Bucket>, Vec<Bucket>) =
-        held.into_iter().partition(|bucket| bucket.until(&core.settings.retention) <= now);
+        held.into_iter().partition(|bucket| is_even && bucket.until(&core.settings.retention) <= now);
     if marks::room(core) < GIVE_UP_BELOW {
-        let complete =
-            |bucket: &&Bucket| bucket.family == Family::Delivered && bucket.start.saturating_add(bucket.width) <= now.0;
+        // One that lies ahead was filled while the clock was wrong.
+        let is_present = |bucket: &Bucket| (bucket.start..bucket.start.saturating_add(bucket.width)).contains(&now.0);
+        let complete = |bucket: &&Bucket| bucket.family == Family::Delivered && !is_present(bucket);
         // One a round: what it gives back is only seen after its segments are deleted.
         if let Some(bucket) = kept.iter().filter(complete).min_by_key(|bucket| bucket.start) {
             tracing::warn!(

@@ -11,11 +11,10 @@ use tokio::sync::oneshot;
 
 use super::core::Core;
 use super::stage::Stage;
-use crate::clock::Seldom;
 use crate::event::{Event, Mono, Seq, Wall};
 use crate::store::bucket::Bucket;
 use crate::store::log::{Log, WriteError};
-use crate::store::{Appended, Durability, Error, Pending, Settlement};
+use crate::store::{Appended, Durability, Error, Pending, Refusal, Settlement};
 
 /// Events and settlements of one batch; above, latency grows and the throughput does not.
 const BATCH_ITEMS: usize = 1_000;
@@ -62,6 +61,10 @@ pub(super) enum Request {
     Checkpoint {
         reply: SyncSender<bool>,
     },
+    /// Look whether the disk takes what it did not take last.
+    Probe {
+        reply: SyncSender<Result<(), Error>>,
+    },
     Close {
         reply: oneshot::Sender<Result<(), Error>>,
     },
@@ -74,7 +77,7 @@ impl Request {
             Self::Settle { batch, .. } => batch.len(),
             Self::Requeue { seqs, .. } | Self::Copy { seqs, .. } => seqs.len(),
             Self::Gone { marks, .. } => marks.len(),
-            Self::Drop { .. } | Self::Checkpoint { .. } | Self::Close { .. } => 0,
+            Self::Drop { .. } | Self::Checkpoint { .. } | Self::Probe { .. } | Self::Close { .. } => 0,
         }
     }
 
@@ -87,7 +90,7 @@ impl Request {
 
     /// Whether it writes records, and so shares a batch with others.
     fn writes(&self) -> bool {
-        !matches!(self, Self::Drop { .. } | Self::Checkpoint { .. } | Self::Close { .. })
+        !matches!(self, Self::Drop { .. } | Self::Checkpoint { .. } | Self::Probe { .. } | Self::Close { .. })
     }
 
     /// Whether it brings events that are not pending yet, and needs room for them.
@@ -101,7 +104,10 @@ impl Request {
             Self::Append { reply, .. } => drop(reply.send(Err(error))),
             Self::Settle { reply, .. } => drop(reply.send(Err(error))),
             Self::Requeue { reply, .. } => drop(reply.send(Err(error))),
-            Self::Copy { reply, .. } | Self::Gone { reply, .. } | Self::Drop { reply, .. } => {
+            Self::Copy { reply, .. }
+            | Self::Gone { reply, .. }
+            | Self::Drop { reply, .. }
+            | Self::Probe { reply, .. } => {
                 drop(reply.try_send(Err(error)));
             }
             Self::Checkpoint { reply } => {
@@ -139,21 +145,14 @@ pub(super) struct Writer {
     since_checkpoint: u64,
     checkpointed: Mono,
     synced: Mono,
-    full_said: Seldom,
+    /// Bytes of the new events that the disk did not take last; `None`: it took them.
+    untaken: Option<usize>,
 }
 
 impl Writer {
     pub(super) fn new(core: Arc<Core>, log: Log) -> Self {
         let now = core.clock.now().mono;
-        Self {
-            core,
-            log,
-            bytes: Vec::new(),
-            since_checkpoint: 0,
-            checkpointed: now,
-            synced: now,
-            full_said: Seldom::default(),
-        }
+        Self { core, log, bytes: Vec::new(), since_checkpoint: 0, checkpointed: now, synced: now, untaken: None }
     }
 
     /// Serves requests until the store ends.
@@ -198,6 +197,10 @@ impl Writer {
                 let begun = self.checkpoint();
                 reply.try_send(begun).ok();
             }
+            Request::Probe { reply } => {
+                let probed = self.probe();
+                drop(reply.try_send(probed));
+            }
             other => other.fail(self.core.ended()),
         }
     }
@@ -212,17 +215,59 @@ impl Writer {
             batch = without_appends(batch, &refused);
         }
         while !batch.is_empty() {
+            let appends: usize = batch.iter().filter(|request| request.is_append()).map(Request::bytes).sum();
             match self.try_commit(batch) {
+                Ok(()) if appends > 0 => return self.taken(),
                 Ok(()) => return,
-                Err((rest, Error::Full(reason))) if rest.iter().any(Request::is_append) => {
-                    if let Some(left_out) = self.full_said.pass(self.core.clock.now().mono) {
-                        tracing::warn!(reason, left_out, "new events are refused: the disk is full");
+                Err((rest, error)) => {
+                    if appends > 0 {
+                        self.not_taken(appends, &error);
                     }
-                    batch = without_appends(rest, &Error::Full(reason));
+                    match error {
+                        Error::Full(_) if appends > 0 => batch = without_appends(rest, &error),
+                        error => return fail_all(rest, &error),
+                    }
                 }
-                Err((rest, error)) => return fail_all(rest, &error),
             }
         }
+    }
+
+    /// New events of so many bytes were not written. Said once; who sends them is told each time.
+    fn not_taken(&mut self, bytes: usize, error: &Error) {
+        let refusal = match error {
+            Error::Full(_) => Refusal::Full,
+            Error::Unavailable(_) => Refusal::Unavailable,
+            // The process ends, or has nothing to say about the disk.
+            Error::Corrupt(_) | Error::Poisoned(_) | Error::Locked(_) => return,
+        };
+        if self.untaken.replace(bytes).is_none() {
+            tracing::warn!(%error, "new events cannot be written and are refused; it is tried again every second");
+        }
+        self.core.admission.write().failing = Some(refusal);
+    }
+
+    fn taken(&mut self) {
+        if self.untaken.take().is_some() {
+            self.core.admission.write().failing = None;
+            tracing::info!("new events can be written again");
+        }
+    }
+
+    /// Whether the disk takes as much as it did not take last, so that a node to which nobody sends while it is not ready gets ready.
+    fn probe(&mut self) -> Result<(), Error> {
+        let Some(bytes) = self.untaken else { return Ok(()) };
+        if let Some(reason) = self.core.poison() {
+            return Err(Error::Poisoned(reason));
+        }
+        let segment = self.log.cursor().segment;
+        let probed = if self.log.fits(bytes) { self.log.probe() } else { self.log.roll(bytes, true) };
+        probed.map_err(|error| self.told(error))?;
+        let now = self.log.cursor().segment;
+        if now != segment {
+            self.core.tell_head(now);
+        }
+        self.taken();
+        Ok(())
     }
 
     /// While the index cannot keep up, new events wait: memory has a bound.
@@ -393,7 +438,9 @@ fn stage_one(stage: &mut Stage<'_>, request: &Request) -> Result<Answer, Error> 
             }
             Ok(Answer::Done)
         }
-        Request::Drop { .. } | Request::Checkpoint { .. } | Request::Close { .. } => Ok(Answer::Done),
+        Request::Drop { .. } | Request::Checkpoint { .. } | Request::Probe { .. } | Request::Close { .. } => {
+            Ok(Answer::Done)
+        }
     }
 }
 

@@ -85,6 +85,29 @@ pub(in crate::store) enum WriteError {
     Broken(String),
 }
 
+impl WriteError {
+    /// What an error of a write says. Only where the file system took nothing, or is known to have taken a part alone, may it be tried
+    /// again.
+    fn of(error: &io::Error) -> Self {
+        let said = format!("cannot write to the log: {error}");
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(said),
+            io::ErrorKind::ReadOnlyFilesystem => Self::Later(said),
+            _ => Self::Broken(said),
+        }
+    }
+
+    /// The same of a segment that could not be made: nothing was written to the log.
+    fn of_segment(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::Full(format!("no room for a log segment: {error}"))
+            }
+            _ => Self::Later(format!("cannot make a log segment: {error}")),
+        }
+    }
+}
+
 /// The segment that comes next, made ahead. The upkeep fills it, the writer takes it.
 #[derive(Default)]
 pub(in crate::store) struct Reserve {
@@ -145,7 +168,8 @@ impl Log {
             segments.lengthen(at.segment, segment_bytes).map_err(failed)?;
         }
         let head = segments.open(at.segment).map_err(failed)?;
-        // What was read may be in the page cache alone, and from here on it counts as durable.
+        // What was read may be in the page cache alone, and from here on it counts as durable. (What a failed sync may have left there
+        // was written again: `scan::write_again`.)
         head.sync().map_err(failed)?;
         let at = Cursor { durable: at.batch - 1, ..at };
         let head_size = segments.size(at.segment);
@@ -174,21 +198,18 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// [`WriteError::Full`]: nothing has changed.
+    /// [`WriteError::Full`] and [`WriteError::Later`]: nothing has changed.
     pub(in crate::store) fn roll(&mut self, payload: usize, spare: bool) -> Result<(), WriteError> {
         // A segment that is left is durable, whatever `durability` says: only the last one can have an end that is torn.
         self.sync()?;
         self.clean()?;
         let number = self.at.segment + 1;
         let needed = align((HEADER_BYTES + payload + 1) as u64);
-        let full = |error: io::Error| match error.kind() {
-            io::ErrorKind::StorageFull => WriteError::Full(format!("no room for a log segment: {error}")),
-            _ => WriteError::Later(format!("cannot make a log segment: {error}")),
-        };
+        let failed = |error: io::Error| WriteError::of_segment(&error);
         if needed > self.segment_bytes {
-            return self.roll_large(number, needed).map_err(full);
+            return self.roll_large(number, needed).map_err(failed);
         }
-        self.reserve.fill(&self.segments, number, self.segment_bytes).map_err(full)?;
+        self.reserve.fill(&self.segments, number, self.segment_bytes).map_err(failed)?;
         let Some(file) = self.reserve.take(number) else {
             return Err(WriteError::Full("no log segment is left".into()));
         };
@@ -197,7 +218,7 @@ impl Log {
             && spare
         {
             *self.reserve.next.lock() = Some((number, file));
-            return Err(full(error));
+            return Err(failed(error));
         }
         self.enter(number, file, self.segment_bytes);
         Ok(())
@@ -233,7 +254,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// After [`WriteError::Full`] the log is as it was.
+    /// After [`WriteError::Full`] and [`WriteError::Later`] the log is as it was.
     pub(in crate::store) fn write(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -254,16 +275,15 @@ impl Log {
             next_seq,
         };
         header.seal(bytes, self.segments.salt);
-        match self.head.write_at(bytes, u64::from(self.at.offset)) {
-            Ok(()) => {}
-            Err(error) if is_full(&error) => {
+        if let Err(error) = self.head.write_at(bytes, u64::from(self.at.offset)) {
+            let failed = WriteError::of(&error);
+            if !matches!(failed, WriteError::Broken(_)) {
                 // What was written of it is not a batch, since its last byte was not. It goes all the same, before anything
                 // else is written; when that fails too, the next write begins with it.
                 self.unclean = bytes.len();
                 drop(self.clean());
-                return Err(WriteError::Full(format!("cannot write to the log: {error}")));
             }
-            Err(error) => return Err(WriteError::Broken(format!("cannot write to the log: {error}"))),
+            return Err(failed);
         }
         self.at.before = self.at.offset;
         self.at.offset = u32::try_from(header.end()).unwrap_or(u32::MAX);
@@ -277,14 +297,21 @@ impl Log {
         if self.unclean == 0 {
             return Ok(());
         }
-        match self.head.write_at(&vec![0; self.unclean], u64::from(self.at.offset)) {
-            Ok(()) => {
-                self.unclean = 0;
-                Ok(())
-            }
-            Err(error) if is_full(&error) => Err(WriteError::Full(format!("cannot write to the log: {error}"))),
-            Err(error) => Err(WriteError::Broken(format!("cannot write to the log: {error}"))),
-        }
+        let zeros = vec![0; self.unclean];
+        self.head.write_at(&zeros, u64::from(self.at.offset)).map_err(|error| WriteError::of(&error))?;
+        self.unclean = 0;
+        Ok(())
+    }
+
+    /// Whether the disk takes writes, without writing anything: zeros go where there are zeros. A batch with no payload must
+    /// [fit](Self::fits).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::write`].
+    pub(in crate::store) fn probe(&mut self) -> Result<(), WriteError> {
+        self.clean()?;
+        self.head.write_at(&[0; HEADER_BYTES], u64::from(self.at.offset)).map_err(|error| WriteError::of(&error))
     }
 
     /// Makes all that was written durable.
@@ -300,10 +327,6 @@ impl Log {
         self.at.durable = self.at.batch - 1;
         Ok(())
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::StorageFull || error.raw_os_error() == Some(rustix::io::Errno::DQUOT.raw_os_error())
 }
 
 #[cfg(test)]

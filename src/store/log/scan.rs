@@ -330,6 +330,29 @@ fn zero(segments: &Segments, segment: u32, from: u64) -> std::io::Result<u64> {
     Ok(removed)
 }
 
+/// Writes a part of a segment again as it is, durably. After a sync that failed the kernel takes pages for clean that never reached the
+/// disk: they are read as if they had, and another sync has nothing to do. Only what is written again is on its way to the disk.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub(in crate::store) fn write_again(
+    segments: &Segments,
+    segment: u32,
+    part: std::ops::Range<u32>,
+) -> Result<(), Error> {
+    if part.is_empty() {
+        return Ok(());
+    }
+    let file = open(segments, segment)?;
+    let mut bytes = vec![0; part.len()];
+    let start = u64::from(part.start);
+    file.read_at(&mut bytes, start).map_err(|error| unreadable(segments, segment, start, &error))?;
+    file.write_at(&bytes, start).and_then(|()| file.sync()).map_err(|error| {
+        Error::Unavailable(format!("cannot write to {} at {start}: {error}", segments.path(segment).display()))
+    })
+}
+
 /// How many bytes of a segment at `from` or behind are not zeros: what [`cut`] would remove there.
 ///
 /// # Errors

@@ -142,13 +142,13 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the content of a segment durable.
+    /// Makes the names of all segments durable.
     ///
     /// # Errors
     ///
     /// Those of the file system.
-    pub(in crate::store) fn sync(&self, number: u32) -> io::Result<()> {
-        self.open(number)?.sync()
+    pub(in crate::store) fn sync_names(&self) -> io::Result<()> {
+        self.disk.sync_dir(&self.dir)
     }
 
     /// Deletes a segment, durably: what is deleted before it can come back neither alone nor later.

@@ -108,10 +108,11 @@ impl Redis {
         self.is_open()?;
         let held = self.held();
         self.count(&held).await?;
-        let now = self.clock.now().wall;
-        for family in Family::ALL {
+        let now = self.clock.now();
+        let is_even = self.evenness.lock().holds(now);
+        for family in Family::ALL.into_iter().filter(|_| is_even) {
             let kept = family.retention(&self.settings.retention);
-            if let Some(until) = now.0.checked_sub(u64::try_from(kept.as_micros()).unwrap_or(u64::MAX)) {
+            if let Some(until) = now.wall.0.checked_sub(u64::try_from(kept.as_micros()).unwrap_or(u64::MAX)) {
                 self.forget(&held, family, &until.to_string(), FORGET_ROUNDS).await?;
             }
         }

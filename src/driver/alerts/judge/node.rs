@@ -36,6 +36,7 @@ pub(super) fn judge(facts: &Facts, history: &History, now: Now, findings: &mut V
         findings.push(finding(Kind::StorePollAge, what, "fairlane doctor"));
     }
     findings.extend(away(facts));
+    findings.extend(facts.unstored.clone().map(|why| finding(Kind::StoreFailing, why, "fairlane doctor")));
     if let Some((at, all)) = history.violated().filter(|(at, _)| now.mono.since(at.mono) < VIOLATED) {
         let which = facts.survey.as_ref().and_then(|survey| survey.last_violation).unwrap_or("the log says which");
         let ago = span(now.mono.since(at.mono));
