@@ -443,6 +443,25 @@ fn groups_whose_calls_hang_or_fail_leave_the_others_alone() {
     assert!(limited <= 2, "{limited} requests to a group that asked for an hour");
 }
 
+/// Each tenant's own breaker opens after ten failures, which beside the successes of just before are a small share.
+#[test]
+fn an_upstream_that_fails_for_all_is_found_out_although_each_tenant_stops_by_itself() {
+    let receiver = upstream(|_| answer(200));
+    let gateway = gateway(&yaml(&receiver, "")).start();
+    let all = |count: usize| {
+        for number in 0..count * 3 {
+            send(&gateway, ["north", "east", "south"][number % 3], b"{}");
+        }
+    };
+    all(100);
+    receiver.wait_for(300);
+    receiver.rule(|_| answer(500));
+    all(12);
+    while gateway.json("/api/v1/upstream")["breaker"]["state"] == "closed" {
+        std::thread::yield_now();
+    }
+}
+
 /// The slots are sixteen, slow groups may hold eight and one group two: more than ten that turn out to be slow are an outbreak.
 #[test]
 fn very_many_groups_that_turn_slow_at_once_are_shown_as_an_outbreak_until_it_is_over() {

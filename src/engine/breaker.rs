@@ -1,7 +1,8 @@
 //! Breakers (R8): one for the upstream, one a group.
 //!
 //! The upstream's must not be opened by one poisoned tenant, so it wants failures of several groups, and a group that has
-//! not failed may always lease one attempt. While it is not closed the others are *suspects*: they wait, and when its time
+//! not failed may always lease one attempt. It opens at a share of failures within its window; and at a row of failures that no success
+//! interrupts, for where every group's own breaker opens first, few attempts are left to make a share of. While it is not closed the others are *suspects*: they wait, and when its time
 //! is over they go one at a time, another group each time.
 
 use std::collections::VecDeque;
@@ -17,6 +18,9 @@ const SLOW_START: u32 = 4;
 
 /// The upstream's breaker counts in so many parts of its window.
 const PARTS: u64 = 10;
+
+/// A row of failures counts when it is no longer than so many windows: three tenants that are retried by the hour say nothing of the others.
+const ROW_WINDOWS: u32 = 6;
 
 /// `Retry-After`s from so many groups within [`ASK_WINDOW`] hold the upstream back.
 const ASKS: usize = 3;
@@ -43,6 +47,10 @@ pub(super) struct Upstream {
     counts: VecDeque<(u64, u32, u32)>,
     /// The last groups that failed, each once, oldest first; as many as must have failed.
     failed: VecDeque<(u32, Mono)>,
+    /// When the last failures were that no success came between, oldest first; as many as must have failed.
+    row: VecDeque<Mono>,
+    /// When that row began.
+    row_began: Mono,
     /// The last groups whose 503 had a `Retry-After`.
     asked: VecDeque<(u32, Mono)>,
     /// The upstream itself asked to be left alone until then: nobody goes, suspect or not.
@@ -61,6 +69,8 @@ impl Default for Upstream {
             openings: 0,
             counts: VecDeque::new(),
             failed: VecDeque::new(),
+            row: VecDeque::new(),
+            row_began: Mono(0),
             asked: VecDeque::new(),
             held_until: Mono(0),
             slow_start: None,
@@ -224,17 +234,40 @@ impl Upstream {
             *attempts += 1;
             *failures += u32::from(end.failed);
         }
-        if end.failed {
-            remember(&mut self.failed, end.group, now, settings.groups as usize);
+        if !end.failed {
+            // What was cancelled says nothing.
+            if end.answered {
+                self.row.clear();
+            }
+            return;
+        }
+        remember(&mut self.failed, end.group, now, settings.groups as usize);
+        if self.row.is_empty() {
+            self.row_began = now;
+        }
+        self.row.push_back(now);
+        while self.row.len() > settings.failures.max(1) as usize {
+            self.row.pop_front();
         }
     }
 
     fn is_over(&self, settings: &UpstreamBreaker, now: Mono) -> bool {
+        self.fails_in_part(settings, now) || self.fails_in_a_row(settings, now)
+    }
+
+    fn fails_in_part(&self, settings: &UpstreamBreaker, now: Mono) -> bool {
         let attempts: u32 = self.counts.iter().map(|(_, attempts, _)| attempts).sum();
         let failures = self.failures();
         failures >= settings.failures
             && f64::from(failures) >= f64::from(attempts) * settings.ratio
             && all_within(&self.failed, settings.groups as usize, now, settings.window)
+    }
+
+    fn fails_in_a_row(&self, settings: &UpstreamBreaker, now: Mono) -> bool {
+        let window = settings.window.saturating_mul(ROW_WINDOWS).min(now.since(self.row_began));
+        self.row.len() >= settings.failures as usize
+            && self.row.front().is_some_and(|first| now.since(*first) <= window)
+            && all_within(&self.failed, settings.groups as usize, now, window)
     }
 
     fn open(&mut self, settings: &UpstreamBreaker, now: Mono, hold: Option<Duration>) {
@@ -256,6 +289,7 @@ impl Upstream {
         self.position = Position::Closed;
         self.counts.clear();
         self.failed.clear();
+        self.row.clear();
         self.asked.clear();
         let first = SLOW_START.min(slots);
         self.slow_start = Some((first, first));
@@ -413,10 +447,40 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_failures_of_several_groups_opens_it_whatever_succeeded_before() {
+        let settings = Settings::default().breakers.upstream;
+        let after_successes = || {
+            let mut breaker = Upstream::default();
+            for i in 0..1_000 {
+                breaker.ended(&settings, 64, end(i % 3, S, false), Mono(S));
+            }
+            breaker
+        };
+        let mut breaker = after_successes();
+        fail(&mut breaker, 3, 19, 2 * S);
+        assert!(breaker.is_closed());
+        fail(&mut breaker, 3, 1, 3 * S);
+        assert!(!breaker.is_closed(), "20 of 1,020, and none succeeded since the first of them");
+
+        let mut breaker = after_successes();
+        fail(&mut breaker, 3, 19, 2 * S);
+        breaker.ended(&settings, 64, end(0, 2 * S, false), Mono(2 * S));
+        fail(&mut breaker, 2, 19, 3 * S);
+        fail(&mut breaker, 2, 30, 4 * S);
+        assert!(breaker.is_closed(), "the third group failed before the last success");
+
+        let mut breaker = after_successes();
+        for minute in 1..30 {
+            fail(&mut breaker, 3, 3, minute * 60 * S);
+        }
+        assert!(breaker.is_closed(), "three a minute, which are retries");
+    }
+
+    #[test]
     fn failures_of_long_ago_do_not_count() {
         let mut breaker = Upstream::default();
         fail(&mut breaker, 5, 19, S);
-        fail(&mut breaker, 5, 1, 13 * S);
+        fail(&mut breaker, 5, 1, 63 * S);
         assert!(breaker.is_closed());
     }
 

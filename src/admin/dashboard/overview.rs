@@ -26,6 +26,9 @@ const HELD: Duration = Duration::from_secs(5);
 /// What somebody has to wait before it is worth a word.
 const WAITS: Duration = Duration::from_secs(1);
 
+/// An upstream that has not succeeded for so long before its last failure is not said to answer.
+const FAILING: Duration = Duration::from_secs(10);
+
 /// Groups among which those are looked for that wait for others' sake.
 const LOOKED_AT: usize = 64;
 
@@ -172,10 +175,22 @@ fn upstream_words(info: &UpstreamInfo, now: Now) -> String {
         BreakerState::SlowStart { slots } => {
             format!("It is back; {} at a time so far.", words::many(slots.into(), "attempt"))
         }
-        BreakerState::Closed => match info.median {
+        BreakerState::Closed => failing(info, now).unwrap_or_else(|| match info.median {
             Some(median) => format!("It answers; half of the attempts take less than {}.", words::span(median)),
             None => "Nothing was delivered to it yet.".to_owned(),
-        },
+        }),
+    }
+}
+
+/// That nothing has succeeded for a while although attempts are made; too few, or of too few groups, for its breaker to open.
+fn failing(info: &UpstreamInfo, now: Now) -> Option<String> {
+    let failure = info.last.failure.as_ref()?;
+    match info.last.success {
+        Some(success) if success.plus(FAILING) < failure.at => {
+            Some(format!("Its last success was {}; attempts have failed since.", words::ago(success, now.wall)))
+        }
+        Some(_) => None,
+        None => Some("No attempt has succeeded yet.".to_owned()),
     }
 }
 
@@ -185,6 +200,7 @@ impl Upstream {
             _ if info.paused => "bad",
             BreakerState::Open { .. } | BreakerState::HalfOpen => "bad",
             BreakerState::SlowStart { .. } => "warn",
+            BreakerState::Closed if failing(info, now).is_some() => "warn",
             BreakerState::Closed => "good",
         };
         let failure = |at, error: &str| format!("Last failure {}: {}", words::ago(at, now.wall), words::safe(error));

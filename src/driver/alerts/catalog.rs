@@ -191,7 +191,7 @@ impl Kind {
                 severity: Ticket,
                 after: s(60),
                 clear: s(120),
-                when: "a group's breaker is not closed for 1 min (each group, twenty at most)",
+                when: "a group's breaker is not closed for 1 min (each group, twenty at most; none begins while the upstream's is not closed)",
                 means: "The upstream fails for this tenant's events alone. They are retried; the others go on.",
                 remedy: "Read the last answer of the upstream to one of its events.",
                 press: &["fairlane events --group GROUP --status retrying"],

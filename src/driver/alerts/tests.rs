@@ -360,6 +360,19 @@ fn a_restart_repeats_no_alert_and_forgets_none() {
 }
 
 #[test]
+fn while_the_upstream_fails_no_tenant_is_said_to_fail_alone() {
+    let mut w = world();
+    w.survey().broken = found(vec![view("a", 1)]);
+    w.run(2 * MIN);
+    w.survey().breaker = BreakerState::HalfOpen;
+    w.survey().broken = found(vec![view("a", 1), view("b", 1)]);
+    w.run(2 * MIN);
+    assert_eq!(w.heard(), ["+group_breaker a", "+upstream_breaker"]);
+    let ticket = w.board.firing().into_iter().find(|alert| alert.name == "group_breaker").unwrap();
+    assert!(ticket.what.ends_with("so it need not be this tenant"), "{}", ticket.what);
+}
+
+#[test]
 fn a_condition_that_comes_and_goes_neither_fires_nor_resolves_each_time() {
     let mut w = world();
     for _ in 0..20 {

@@ -168,18 +168,25 @@ fn breakers(survey: &Survey, now: Now, to: &mut Judgement) {
         BreakerState::HalfOpen => Some("half open: one attempt at a time".to_owned()),
         BreakerState::SlowStart { .. } | BreakerState::Closed => None,
     };
-    if let Some(how) = upstream {
+    // Whose fault it is cannot be told while nearly nothing goes: no ticket begins, and those that there are say so.
+    let doubt = if upstream.is_some() {
+        "; the upstream's breaker is not closed either, so it need not be this tenant"
+    } else {
+        ""
+    };
+    if let Some(how) = &upstream {
         let what = format!("the upstream's breaker is {how}; {}", count(survey.pending, "event waits", "events wait"));
         to.findings.push(finding(Kind::UpstreamBreaker, what, "fairlane upstream"));
-        // Whose fault it is cannot be told while nearly nothing goes.
-        to.unknown.push(Kind::GroupBreaker);
-        return;
     }
     let words = |view: &GroupView| {
-        let what = format!("{}'s breaker is not closed; {}", view.group, state(view));
+        let what = format!("{}'s breaker is not closed; {}{doubt}", view.group, state(view));
         (what, format!("fairlane events --group {} --status retrying", quoted(view.group.as_str())))
     };
+    let first = to.findings.len();
     named(&survey.broken, Kind::GroupBreaker, words, to);
+    for ticket in to.findings.iter_mut().skip(first) {
+        ticket.beyond = upstream.is_none();
+    }
 }
 
 /// More arrives than the slots can take.
