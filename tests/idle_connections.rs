@@ -24,8 +24,11 @@ use tokio::task::JoinSet;
 /// Connections that are opened at one time: more would not fit the kernel's queue.
 const AT_ONCE: usize = 256;
 
-/// What the senders' side and the gateway have open beside the connections.
-const OTHERS: u64 = 1_024;
+/// Of those that were opened the closed ones are let go after so many.
+const LET_GO_AFTER: usize = 1_000;
+
+/// What the senders' side and the gateway have open beside the connections that stay: some wait in the kernel's queue.
+const OTHERS: u64 = 6_144;
 
 fn host(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, last).into()
@@ -35,7 +38,7 @@ fn host(last: u8) -> IpAddr {
 fn count() -> usize {
     let asked = std::env::var("IDLE_CONNECTIONS").map_or(2_000, |text| text.parse().unwrap());
     let mut limits = getrlimit(Resource::Nofile);
-    let wanted = asked as u64 + OTHERS;
+    let wanted = asked as u64 / 2 + OTHERS;
     if limits.maximum.is_some_and(|maximum| maximum < wanted) {
         limits.maximum = Some(wanted);
     }
@@ -44,7 +47,8 @@ fn count() -> usize {
         let kept = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, rustix::process::Rlimit { current: kept.maximum, ..kept }).unwrap();
     }
-    let allowed = getrlimit(Resource::Nofile).current.map_or(asked, |files| usize::try_from(files - OTHERS).unwrap());
+    let files = getrlimit(Resource::Nofile).current;
+    let allowed = files.map_or(asked, |files| usize::try_from(files.saturating_sub(OTHERS)).unwrap() * 2);
     if allowed < asked {
         eprintln!("LEFT OUT: {asked} connections: this process may open {allowed} (ulimit -n)");
     }
@@ -57,13 +61,16 @@ async fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.unwrap()
 }
 
-/// So many connections from two addresses, in turn; each says `first`.
+/// Opens so many connections from two addresses, in turn; each says `first`. Those that were closed need not be among them.
 async fn open(to: SocketAddr, count: usize, first: &'static [u8]) -> Vec<TcpStream> {
     let mut opening = JoinSet::new();
     let mut all = Vec::with_capacity(count);
     for number in 0..count {
         if opening.len() == AT_ONCE {
             all.push(opening.join_next().await.unwrap().unwrap());
+        }
+        if number % LET_GO_AFTER == 0 {
+            all.retain(is_open);
         }
         opening.spawn(async move {
             let stream = connect(host(1 + u8::from(number % 2 == 0)), to).await;
@@ -122,7 +129,7 @@ fn go_on(client: &mut Client, over: &AtomicBool) -> usize {
 fn start(limit: usize, per_ip: usize, header_timeout: &str) -> Gateway {
     let receiver = upstream(|_| answer(200)).keeping(|_| false);
     let yaml = format!(
-        "listen: {{ limits: {{ connections: {limit}, connections_per_ip: {per_ip}, header_timeout: {header_timeout} }} }}\n\
+        "listen: {{ limits: {{ connections: {limit}, connections_per_ip: {per_ip}, header_timeout: {header_timeout}, answer_timeout: 60s }} }}\n\
          upstream: {}\nsources: [{{ path: /any, verify: {{ provider: none }}, key: headers.x-key }}]\n",
         receiver.url()
     );

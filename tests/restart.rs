@@ -4,6 +4,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use support::upstream::{Upstream, answer, upstream};
 use support::{Gateway, gateway, post};
@@ -109,4 +110,74 @@ fn an_end_of_the_log_that_is_damaged_after_an_orderly_stop_is_not_cut() {
     let Err((status, error)) = support::gateway(&text).again_in(dir).try_start() else { panic!("it started") };
     assert!(!status.success());
     assert!(error.contains("00000001.seg at offset") && error.contains("restore a copy"), "{error}");
+}
+
+/// `fairlane doctor --store` on the folder of a gateway: whether it ended well, and what it found.
+fn doctor(dir: &Path) -> (bool, serde_json::Value, String) {
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fairlane"));
+        command.args(["doctor", "--store"]).arg(dir.join("data")).args(more).output().unwrap()
+    };
+    let output = run(&["--json"]);
+    let text = String::from_utf8(run(&[]).stdout).unwrap();
+    (output.status.success(), serde_json::from_slice(&output.stdout).unwrap(), text)
+}
+
+/// Five events that wait, each in a batch of its own, in a log that no checkpoint speaks for.
+fn five_waiting(receiver: &Upstream, text: &str) -> (tempfile::TempDir, Vec<String>) {
+    let gateway = gateway(text).start();
+    assert_eq!(gateway.change("PATCH", "/api/v1/upstream", r#"{"paused":true,"expires":"never"}"#).status, 200);
+    let ids = (0..5).map(|number| send(&gateway, "a", format!("body of event {number}").as_bytes())).collect();
+    let dir = gateway.kill();
+    std::fs::remove_file(dir.path().join("data/upstream.json")).unwrap();
+    assert_eq!(receiver.count(), 0);
+    (dir, ids)
+}
+
+#[test]
+fn damage_in_the_middle_of_the_log_is_found_by_the_doctor_and_ends_the_start_with_its_place() {
+    let receiver = upstream(|_| answer(200));
+    let text = yaml(&receiver, "{}");
+    let (dir, _) = five_waiting(&receiver, &text);
+    let (whole, found, said) = doctor(dir.path());
+    assert!(whole && found["accepted"] == 5 && found["damage"].as_array().unwrap().is_empty(), "{found}");
+    assert!(said.ends_with("every checksum holds\n"), "{said}");
+
+    let segment = segments(dir.path()).remove(0);
+    flip(&segment, |bytes| bytes.windows(15).position(|window| window == b"body of event 1").unwrap());
+    let (whole, found, said) = doctor(dir.path());
+    assert!(!whole && found["ok"] == false, "{found}");
+    let place = &found["damage"][0];
+    assert!(place["file"].as_str().unwrap().ends_with("00000001.seg"), "{found}");
+    let at = format!("00000001.seg at offset {}", place["offset"]);
+    assert!(said.contains(&at) && said.contains("restore a copy"), "{said}");
+
+    let before = std::fs::read(&segment).unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    assert!(Command::new("cp").arg("-a").arg(dir.path().join("data")).arg(kept.path()).status().unwrap().success());
+    let Err((status, error)) = support::gateway(&text).again_in(dir).try_start() else { panic!("it started") };
+    assert_eq!(status.code(), Some(1));
+    assert!(error.contains(&at) && error.contains("restore a copy"), "{error}");
+    assert!(std::fs::read(&segments(kept.path())[0]).unwrap() == before, "nothing was changed");
+    assert_eq!(receiver.count(), 0, "nothing was delivered past the damage");
+}
+
+#[test]
+fn an_end_of_the_log_that_is_no_whole_batch_is_named_by_the_doctor_cut_and_said() {
+    let receiver = upstream(|_| answer(200));
+    let text = yaml(&receiver, "{}");
+    let (dir, ids) = five_waiting(&receiver, &text);
+    flip(&segments(dir.path())[0], |bytes| bytes.iter().rposition(|byte| *byte != 0).unwrap());
+    let (whole, found, said) = doctor(dir.path());
+    assert!(whole, "every crash may leave such an end: {found}");
+    assert!(found["accepted"] == 4 && found["tail"]["bytes"].as_u64().unwrap() > 0, "{found}");
+    assert!(said.contains("do not make one") && said.contains("00000001.seg from offset"), "{said}");
+
+    let gateway = support::gateway(&text).again_in(dir).start();
+    for id in &ids[..4] {
+        gateway.wait_for_status(id, "delivered");
+    }
+    assert_eq!(gateway.get(&format!("/api/v1/events/{}", ids[4])).status, 404);
+    let log = gateway.stderr();
+    assert!(log.contains("were cut") && log.contains("events acknowledged in it are gone"), "{log}");
 }

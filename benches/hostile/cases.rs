@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::senders::{bombs, h2};
 use crate::support::{Client, Request, post};
-use crate::{bombs, h2};
 
 /// One kind of hostility.
 pub(crate) struct Case {

@@ -6,13 +6,11 @@
 //! gets the processor; how much it does with that is in the table.
 //!
 //! `HOSTILE_SECONDS` (8, of each case), `HOSTILE_RATE` (500, honest requests a second), `HOSTILE_ONLY` (a part of a case's name).
+#![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
-#[path = "../../tests/senders/bombs.rs"]
-mod bombs;
 mod cases;
-#[path = "../../tests/senders/h2.rs"]
-mod h2;
 mod honest;
+mod senders;
 mod share;
 #[path = "../../tests/support/mod.rs"]
 mod support;
