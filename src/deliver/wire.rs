@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -95,7 +95,8 @@ impl Wire {
         let answer = tokio::time::timeout_at(deadline.at, trace.scope(http.request(request))).await;
         let seen = || Seen::new(target, &trace, connection.connection_metadata().as_ref());
         match answer {
-            Ok(Ok(response)) => seen().check(&response).map_or(Ok(response), |fault| Err(fault.into())),
+            Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => Err(seen().switched().into()),
+            Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
                 let seen = seen();
                 let fault = seen.broken(&error, self.connect);
