@@ -125,6 +125,6 @@ man: ## Manual pages of every command, in target/man
 bench-verify: ## What judging and grouping a request costs, 1 KB to 10 MB
 	$(CARGO) bench --locked --bench verify
 
-bench: ## Compare with nginx on this machine, and what quiet stores wait, in one run (five minutes; BENCH_ROUNDS=, BENCH_SECONDS= to change)
+bench: ## Every budget beside nginx in one run (five minutes); BENCH=bodies,connections,tls,groups,backlog,rivals for more (BENCH_ROUNDS=, BENCH_SECONDS=, BENCH_EVENTS=, BENCH_BODY=)
 	@.ci/setup bench
 	$(CARGO) bench --locked --bench gateway

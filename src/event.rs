@@ -4,6 +4,7 @@
 //! decides anything; there are constructors, written forms and nothing else.
 
 mod moment;
+mod numbered;
 mod shard;
 mod trace;
 mod wait;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
+pub use numbered::{NumberMap, Numbered};
 pub use shard::shard;
 pub use trace::{TRACEPARENT, TRACESTATE, Trace};
 pub use wait::{WaitReason, WaitSplit};
@@ -140,7 +142,10 @@ impl EventId {
 
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "evt_{}", uuid::Uuid::from_bytes(self.0).as_hyphenated())
+        let mut text = *b"evt_00000000-0000-0000-0000-000000000000";
+        let (_, digits) = text.split_at_mut(4);
+        uuid::Uuid::from_bytes(self.0).as_hyphenated().encode_lower(digits);
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 

@@ -24,9 +24,6 @@ use crate::server::Server;
 pub(crate) const PATH: &str = "/webhooks/shopify";
 pub(crate) const SECRET: &str = "bench-secret";
 
-/// Bytes of the body.
-const BODY_BYTES: usize = 1024;
-
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
@@ -39,9 +36,10 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    pub(crate) fn signed(shops: u64) -> Self {
+    /// One of so many bytes, a hundred at least.
+    pub(crate) fn signed(shops: u64, bytes: usize) -> Self {
         let start = r#"{"id":820982911946154508,"email":"jon@example.com","total_price":"403.00","note":""#;
-        let fill = BODY_BYTES - start.len() - 2;
+        let fill = bytes.saturating_sub(start.len() + 2);
         let body = format!("{start}{}\"}}", "n".repeat(fill));
         let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("HMAC takes a key of any length");
         mac.update(body.as_bytes());
@@ -142,17 +140,32 @@ impl Latencies {
     }
 }
 
-/// Asks until the answer is 2xx; a server opens its store before it answers.
+/// Waits until the server answers with 2xx; it opens its store before that. One that speaks TLS is asked at its admin side, or only whether
+/// it is there.
+pub(crate) async fn wait_until_ready(server: &Server, post: &Post) -> anyhow::Result<()> {
+    match server.admin() {
+        Some(admin) if server.is_tls() => until(async || get(admin, "/readyz").await.map(drop)).await,
+        None if server.is_tls() => until(async || Ok(TcpStream::connect(server.address()).await.map(drop)?)).await,
+        _ => wait_until_answered(server.address(), post).await,
+    }
+}
+
+/// Sends a request until the answer is 2xx.
 pub(crate) async fn wait_until_answered(address: SocketAddr, post: &Post) -> anyhow::Result<()> {
+    until(async || match try_once(address, post).await? {
+        status if status.is_success() => Ok(()),
+        status => bail!("{address} answers {status}"),
+    })
+    .await
+}
+
+/// Tries until it succeeds.
+async fn until(mut once: impl AsyncFnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let began = SystemClock.now().mono;
     loop {
-        let failure = match try_once(address, post).await {
-            Ok(status) if status.is_success() => return Ok(()),
-            Ok(status) => anyhow::anyhow!("it answers {status}"),
-            Err(error) => error,
-        };
+        let Err(failure) = once().await else { return Ok(()) };
         if SystemClock.now().mono.since(began) > START_LIMIT {
-            return Err(failure.context(format!("no 2xx from {address} within {START_LIMIT:?}")));
+            return Err(failure.context(format!("not ready within {START_LIMIT:?}")));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -163,15 +176,26 @@ async fn try_once(address: SocketAddr, post: &Post) -> anyhow::Result<http::Stat
     connection.send(post.request(0)?).await
 }
 
-/// Drives the server as fast as it answers for that many seconds.
+/// Drives the server as fast as it answers for that many seconds, over [`CONNECTIONS`].
 pub(crate) fn saturate(server: &Server, post: &Post, folder: &Path, seconds: u64) -> anyhow::Result<Measured> {
+    saturate_over(CONNECTIONS, server, post, folder, seconds)
+}
+
+/// The same over so many connections.
+pub(crate) fn saturate_over(
+    connections: usize,
+    server: &Server,
+    post: &Post,
+    folder: &Path,
+    seconds: u64,
+) -> anyhow::Result<Measured> {
     let script = folder.join("wrk.lua");
     std::fs::write(&script, post.script())?;
     let before = server.cpu()?;
     let output = Command::new("wrk")
-        .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s"), "-s"])
+        .args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "-s"])
         .arg(&script)
-        .arg(format!("http://{}{PATH}", server.address()))
+        .arg(server.url())
         .output()
         .context("wrk cannot be started; `.ci/setup bench` installs it")?;
     let cpu = server.cpu()? - before;

@@ -4,28 +4,21 @@
 //! the measurement; then quiet stores send single events, or bursts of five, at less than half of their share. The waits are
 //! the gateway's own (`Fairlane-Wait-Ms`): from the durable commit to the attempt.
 
-use std::convert::Infallible;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use bytes::Bytes;
 use fairlane::clock::{Clock as _, SystemClock};
 use fairlane::event::Mono;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::load::{Connection, Latencies, Post};
-use crate::server::Kind;
+use crate::receiver::{Look, receive};
+use crate::server::{Kind, Setup};
 use crate::{CONNECTIONS, Fresh};
 
 /// What the receiver takes for an event: the median attempt.
@@ -72,8 +65,8 @@ pub(crate) fn measure(
 ) -> anyhow::Result<Latencies> {
     let waits = Arc::new(Mutex::new(Latencies::default()));
     let mut receiver = JoinSet::new();
-    let upstream = runtime.block_on(receive(&mut receiver, Arc::clone(&waits)))?;
-    let server = Fresh::start(Kind::Fairlane, folder.join("quiet"), Some(upstream), runtime, post)?;
+    let upstream = runtime.block_on(receive(&mut receiver, ATTEMPT, look(Arc::clone(&waits))))?;
+    let server = Fresh::start(Kind::Fairlane, folder.join("quiet"), &Setup::to(upstream), runtime, post)?;
     let address = server.server.address();
     runtime.block_on(async {
         // 64 slots of 50 ms take 1,280 a second; one store may hold an eighth of them.
@@ -101,34 +94,16 @@ async fn arrived(waits: &Mutex<Latencies>, sent: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The receiver: takes its time, and remembers what quiet stores waited.
-async fn receive(tasks: &mut JoinSet<()>, waits: Arc<Mutex<Latencies>>) -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let address = listener.local_addr()?;
-    tasks.spawn(async move {
-        let mut open = JoinSet::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            let waits = Arc::clone(&waits);
-            let service = service_fn(move |request| take(request, Arc::clone(&waits)));
-            open.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+/// Remembers what quiet stores waited.
+fn look(waits: Arc<Mutex<Latencies>>) -> Look {
+    Arc::new(move |headers| {
+        let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if header("fairlane-group").starts_with("quiet")
+            && let Ok(ms) = header("fairlane-wait-ms").parse()
+        {
+            waits.lock().add(Duration::from_millis(ms));
         }
-    });
-    Ok(address)
-}
-
-async fn take(
-    mut request: http::Request<Incoming>,
-    waits: Arc<Mutex<Latencies>>,
-) -> Result<http::Response<Full<Bytes>>, Infallible> {
-    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if header("fairlane-group").starts_with("quiet")
-        && let Ok(ms) = header("fairlane-wait-ms").parse()
-    {
-        waits.lock().add(Duration::from_millis(ms));
-    }
-    while let Some(Ok(_)) = request.body_mut().frame().await {}
-    tokio::time::sleep(ATTEMPT).await;
-    Ok(http::Response::new(Full::default()))
+    })
 }
 
 /// `events` of that many stores, as fast as they are taken.

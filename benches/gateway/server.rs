@@ -1,9 +1,9 @@
-//! The servers that are measured, each a child process on a free port of the loopback.
+//! The servers that are measured, each a child process (or a few) on a free port of the loopback.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -12,6 +12,12 @@ use crate::load::{PATH, SECRET};
 
 /// Ticks a second of the times in `/proc/PID/stat` (proc(5), `sysconf(_SC_CLK_TCK)`): 100 on every Linux that Rust runs on.
 const TICKS_PER_SECOND: u32 = 100;
+
+/// Connections that a server may have: more than any part opens.
+const CONNECTIONS_MAX: u32 = 10_000;
+
+/// What the admin side of the gateway wants to hear.
+pub(crate) const TOKEN: &str = "bench-token";
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,43 +39,88 @@ impl Kind {
     }
 }
 
+/// How a server is to be set up; by default it keeps or answers what it takes, over plain text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup {
+    /// Where events go on to.
+    pub(crate) upstream: Option<SocketAddr>,
+    /// A certificate and its key, both PEM files.
+    pub(crate) tls: Option<(PathBuf, PathBuf)>,
+    /// Further lines of the gateway's configuration.
+    pub(crate) more: String,
+}
+
+impl Setup {
+    /// Events go on to `upstream`.
+    pub(crate) fn to(upstream: SocketAddr) -> Self {
+        Self { upstream: Some(upstream), ..Self::default() }
+    }
+}
+
 /// A server that runs; ended when dropped.
 pub(crate) struct Server {
-    kind: Kind,
-    child: Child,
+    name: &'static str,
+    /// The one that answers first.
+    children: Vec<Child>,
     address: SocketAddr,
     admin: Option<SocketAddr>,
     folder: PathBuf,
+    tls: bool,
 }
 
 impl Server {
-    /// Starts one that keeps its files in `folder` and sends what it takes on to `upstream`, where there is one. It may need a moment
-    /// until it answers.
-    pub(crate) fn start(kind: Kind, folder: &Path, upstream: Option<SocketAddr>) -> anyhow::Result<Self> {
-        Self::start_with(kind, folder, upstream, "")
-    }
-
-    /// The same with more lines of the gateway's configuration.
-    pub(crate) fn start_with(
-        kind: Kind,
-        folder: &Path,
-        upstream: Option<SocketAddr>,
-        more: &str,
-    ) -> anyhow::Result<Self> {
+    /// Starts one that keeps its files in `folder`. It may need a moment until it answers.
+    pub(crate) fn start(kind: Kind, folder: &Path, setup: &Setup) -> anyhow::Result<Self> {
         let address = free_address()?;
         let admin = (kind == Kind::Fairlane).then(free_address).transpose()?;
-        let mut command = match admin {
-            None => nginx(folder, address, upstream)?,
-            Some(admin) => fairlane(folder, (address, admin), upstream, more)?,
+        let command = match admin {
+            None => nginx(folder, address, setup)?,
+            Some(admin) => fairlane(folder, address, admin, setup)?,
         };
-        command.stdin(Stdio::null()).stdout(File::create(folder.join("stdout"))?);
-        command.stderr(File::create(folder.join("stderr"))?);
-        let child = command.spawn().context("it cannot be started; `.ci/setup bench` installs what is needed")?;
-        Ok(Self { kind, child, address, admin, folder: folder.to_owned() })
+        let mut server = Self::of(kind.name(), address, folder, [command])?;
+        (server.admin, server.tls) = (admin, setup.tls.is_some());
+        Ok(server)
+    }
+
+    /// Starts the processes that are one server together, and answers at `address`: the first of them.
+    pub(crate) fn of(
+        name: &'static str,
+        address: SocketAddr,
+        folder: &Path,
+        commands: impl IntoIterator<Item = Command>,
+    ) -> anyhow::Result<Self> {
+        let mut server =
+            Self { name, children: Vec::new(), address, admin: None, folder: folder.to_owned(), tls: false };
+        let stderr = File::create(folder.join("stderr"))?;
+        for mut command in commands {
+            command.stdin(Stdio::null()).stdout(File::create(folder.join("stdout"))?).stderr(stderr.try_clone()?);
+            let program = command.get_program().display().to_string();
+            let child = command.spawn();
+            server.children.push(
+                child.with_context(|| {
+                    format!("{program} cannot be started; `.ci/setup bench` installs what is needed")
+                })?,
+            );
+        }
+        Ok(server)
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where requests go, with the scheme.
+    pub(crate) fn url(&self) -> String {
+        format!("{}://{}{PATH}", if self.tls { "https" } else { "http" }, self.address)
+    }
+
+    /// Whether it speaks TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls
     }
 
     /// Where the gateway's admin side is.
@@ -77,43 +128,64 @@ impl Server {
         self.admin
     }
 
-    /// CPU time that the process and its children have used so far, in user and system mode.
+    /// CPU time that the processes and their children have used so far, in user and system mode.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let own = self.child.id();
-        let mut ticks = 0;
-        let mut found = false;
+        let own: Vec<u32> = self.children.iter().map(Child::id).collect();
+        let (mut ticks, mut found) = (0, 0);
         for entry in std::fs::read_dir("/proc")? {
             let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
             // A process that ends while this reads is none of ours.
             let Ok(text) = std::fs::read_to_string(format!("/proc/{id}/stat")) else { continue };
             let stat = Stat::parse(&text).with_context(|| format!("/proc/{id}/stat: {text:?}"))?;
-            if id == own || stat.parent == own {
+            if own.contains(&id) || own.contains(&stat.parent) {
                 ticks += stat.ticks;
-                found |= id == own;
+                found += usize::from(own.contains(&id));
             }
         }
-        if !found {
-            bail!("{} ended by itself: {}", self.kind.name(), self.last_words());
+        if found < own.len() {
+            bail!("{} ended by itself: {}", self.name, self.last_words());
         }
         Ok(Duration::from_secs(ticks) / TICKS_PER_SECOND)
     }
 
+    /// Bytes of memory that the process which answers has, as Linux counts them (`VmRSS`).
+    pub(crate) fn resident(&self) -> anyhow::Result<u64> {
+        let id = self.children.first().map(Child::id).context("a server has a process")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes: u64 =
+            line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).context("no VmRSS")?;
+        Ok(kilobytes * 1024)
+    }
+
     /// Ends it in order.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
-        let status = self.end()?;
-        if !status.success() {
-            bail!("{} ended with {status}: {}", self.kind.name(), self.last_words());
+        for index in 0..self.children.len() {
+            let status = self.end(index)?;
+            if !status.success() {
+                bail!("{} ended with {status}: {}", self.name, self.last_words());
+            }
         }
         Ok(())
     }
 
-    fn end(&mut self) -> anyhow::Result<std::process::ExitStatus> {
-        if let Some(status) = self.child.try_wait()? {
+    /// Ends it as a power cut would, but for what the system still has to write.
+    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
+        for child in &mut self.children {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, index: usize) -> anyhow::Result<ExitStatus> {
+        let child = self.children.get_mut(index).context("a server has that process")?;
+        if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         // SIGTERM to nginx's master ends its workers too; SIGKILL would leave them behind.
-        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
-        Ok(self.child.wait()?)
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
+        Ok(child.wait()?)
     }
 
     /// The end of what it wrote to its standard error.
@@ -125,8 +197,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What keeps it from ending has been told by what failed before.
-        self.end().ok();
+        for index in 0..self.children.len() {
+            // What keeps it from ending has been told by what failed before.
+            self.end(index).ok();
+        }
     }
 }
 
@@ -147,33 +221,42 @@ impl Stat {
 }
 
 /// A port that was free a moment ago. Neither server can say which one it took before the load has to know.
-fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// nginx that answers 200 by itself, or hands everything to `upstream` over kept connections.
-fn nginx(folder: &Path, address: SocketAddr, upstream: Option<SocketAddr>) -> anyhow::Result<Command> {
-    let (location, receiver) = match upstream {
+/// nginx that answers 200 by itself, or hands everything to its upstream over kept connections.
+fn nginx(folder: &Path, address: SocketAddr, setup: &Setup) -> anyhow::Result<Command> {
+    let (location, receiver) = match setup.upstream {
         None => ("return 200;".to_owned(), String::new()),
         Some(upstream) => (
             "proxy_pass http://receiver; proxy_http_version 1.1; proxy_set_header Connection \"\";".to_owned(),
             format!("upstream receiver {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}"),
         ),
     };
+    let (ssl, certificate) = match &setup.tls {
+        None => ("", String::new()),
+        Some((certificate, key)) => {
+            ("ssl ", format!("ssl_certificate {}; ssl_certificate_key {};", certificate.display(), key.display()))
+        }
+    };
     let config = format!(
         "worker_processes auto;\n\
+         worker_rlimit_nofile {files};\n\
          daemon off;\n\
          pid nginx.pid;\n\
          error_log stderr warn;\n\
-         events {{ worker_connections 1024; }}\n\
+         events {{ worker_connections {CONNECTIONS_MAX}; }}\n\
          http {{\n\
            access_log off;\n\
            client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;\n\
            uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
+           client_max_body_size 30m;\n\
            keepalive_requests 1000000000;\n\
-           server {{ listen {address} backlog=1024; location / {{ {location} }} }}\n\
+           server {{ listen {address} {ssl}backlog=8192; {certificate} location / {{ {location} }} }}\n\
            {receiver}\n\
-         }}\n"
+         }}\n",
+        files = 2 * CONNECTIONS_MAX,
     );
     let path = folder.join("nginx.conf");
     std::fs::write(&path, config)?;
@@ -186,19 +269,26 @@ fn nginx(folder: &Path, address: SocketAddr, upstream: Option<SocketAddr>) -> an
 
 /// The default configuration with one source. Without an upstream it is one that refuses connections, so that what is measured is
 /// accepting.
-fn fairlane(
-    folder: &Path,
-    (address, admin): (SocketAddr, SocketAddr),
-    upstream: Option<SocketAddr>,
-    more: &str,
-) -> anyhow::Result<Command> {
-    let upstream = upstream.map_or_else(|| "127.0.0.1:9".to_owned(), |upstream| upstream.to_string());
+fn fairlane(folder: &Path, address: SocketAddr, admin: SocketAddr, setup: &Setup) -> anyhow::Result<Command> {
+    let upstream = setup.upstream.map_or_else(|| "127.0.0.1:9".to_owned(), |upstream| upstream.to_string());
+    let tls = match &setup.tls {
+        None => String::new(),
+        Some((certificate, key)) => {
+            format!("\x20 tls: {{ cert: \"{}\", key: \"{}\" }}\n", certificate.display(), key.display())
+        }
+    };
+    // All connections come from one address, and thousands of them before the first request is verified.
     let config = format!(
-        "upstream: http://{upstream}\n\
+        "listen:\n\
+         {tls}\
+         \x20 limits: {{ connections_per_ip: {CONNECTIONS_MAX} }}\n\
+         admin: {{ token: \"{TOKEN}\" }}\n\
+         upstream: http://{upstream}\n\
          sources:\n\
          \x20 - path: {PATH}\n\
          \x20   verify: {{ provider: shopify, secret: \"{SECRET}\" }}\n\
-         {more}"
+         {}",
+        setup.more
     );
     let path = folder.join("gateway.yaml");
     std::fs::write(&path, config)?;

@@ -12,7 +12,7 @@ use fairlane::clock::{Clock as _, SystemClock};
 use tokio::runtime::Runtime;
 
 use crate::load::{self, Measured, Post};
-use crate::server::{Kind, Server};
+use crate::server::{Kind, Server, Setup};
 use crate::{Fresh, WARM_UP};
 
 /// How long what was accepted may take to be settled.
@@ -29,8 +29,8 @@ pub(crate) fn measure(
     post: &Post,
     seconds: u64,
 ) -> anyhow::Result<Measured> {
-    let receiver = Fresh::start(Kind::Nginx, folder.join("receiver"), None, runtime, post)?;
-    let server = Fresh::start(kind, folder.join("server"), Some(receiver.server.address()), runtime, post)?;
+    let receiver = Fresh::start(Kind::Nginx, folder.join("receiver"), &Setup::default(), runtime, post)?;
+    let server = Fresh::start(kind, folder.join("server"), &Setup::to(receiver.server.address()), runtime, post)?;
     one(&server, runtime, post, WARM_UP.as_secs())?;
     let measured = one(&server, runtime, post, seconds)?;
     server.end()?;
@@ -72,13 +72,13 @@ fn wait_until_settled(admin: SocketAddr, runtime: &Runtime, server: &Server) -> 
 
 /// What the gateway counts.
 #[derive(Clone, Copy, Debug)]
-struct Settled {
-    accepted: u64,
-    delivered: u64,
+pub(crate) struct Settled {
+    pub(crate) accepted: u64,
+    pub(crate) delivered: u64,
 }
 
 impl Settled {
-    fn ask(admin: SocketAddr, runtime: &Runtime) -> anyhow::Result<Self> {
+    pub(crate) fn ask(admin: SocketAddr, runtime: &Runtime) -> anyhow::Result<Self> {
         let text = runtime.block_on(load::get(admin, "/metrics"))?;
         let number = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.rsplit_once("} "));

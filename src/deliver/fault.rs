@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Extensions;
 use http::header::LOCATION;
 use http::uri::{Authority, Scheme};
-use http::{Extensions, Response, StatusCode};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, HttpInfo};
 use tokio::time::Instant;
@@ -101,11 +101,9 @@ impl<'a> Seen<'a> {
     }
 
     /// An answer that is none: we never ask for another protocol.
-    pub(super) fn check<B>(&self, response: &Response<B>) -> Option<Fault> {
-        (response.status() == StatusCode::SWITCHING_PROTOCOLS).then(|| {
-            let words = format!("{} switched protocols (101) without having been asked to", self.place());
-            Fault::new(Outcome::Malformed, &words)
-        })
+    pub(super) fn switched(&self) -> Fault {
+        let words = format!("{} switched protocols (101) without having been asked to", self.place());
+        Fault::new(Outcome::Malformed, &words)
     }
 
     /// The deadline passed.

@@ -263,11 +263,11 @@ impl Inner {
         deadline: wire::Deadline,
     ) -> Result<Answer, wire::Failed> {
         let (place, group) = (pick.place(), job.event.group());
-        let sent = self.wire.send(&place.target(), || self.maker.make(job, place, now.wall), deadline).await;
+        let sent = self.wire.send(place.target(), || self.maker.make(job, place, now.wall), deadline).await;
         match sent {
             Ok(response) => {
                 let status = response.status();
-                pick.ended(group, Outcome::of(status), &format!("answered {status}"));
+                pick.ended(group, Outcome::of(status), format_args!("answered {status}"));
                 Ok(answer::read(response, job.keep_bytes, deadline).await)
             }
             Err(failed) => {
@@ -281,7 +281,7 @@ impl Inner {
     async fn ask(&self, place: &Place, health: &Health) -> Result<(), String> {
         let deadline = wire::Deadline::starting_now(health.timeout);
         let request = self.maker.check(place, &health.path).map_err(|error| error.to_string())?;
-        let response = self.wire.send_apart(&place.target(), request, deadline).await.map_err(|fault| fault.words)?;
+        let response = self.wire.send_apart(place.target(), request, deadline).await.map_err(|fault| fault.words)?;
         let status = answer::read(response, 0, deadline).await.status;
         if status.is_success() || status.is_redirection() {
             Ok(())

@@ -15,6 +15,7 @@ pub(super) struct Place {
     /// The path of the url, without a slash at its end.
     prefix: Box<str>,
     host: HeaderValue,
+    target: Target,
 }
 
 impl Place {
@@ -32,7 +33,8 @@ impl Place {
             return Err(SettingsError::Query);
         }
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| no_url())?;
-        Ok(Self { host, prefix: url.path().trim_end_matches('/').into(), scheme, authority })
+        let target = Target::new(&scheme, &authority);
+        Ok(Self { host, prefix: url.path().trim_end_matches('/').into(), scheme, authority, target })
     }
 
     /// What the `Host` line says.
@@ -46,8 +48,8 @@ impl Place {
     }
 
     /// Where the requests go, for messages.
-    pub(super) fn target(&self) -> Target {
-        Target::new(&self.scheme, &self.authority)
+    pub(super) fn target(&self) -> &Target {
+        &self.target
     }
 
     /// The address as lists, logs and metrics name it: without a slash at its end, and always the same for the same one.
@@ -58,7 +60,7 @@ impl Place {
     /// The address with its prefix and `target`, which goes out as it is or not at all.
     pub(super) fn uri(&self, target: &str) -> Result<Uri, Unsendable> {
         let unsendable = || Unsendable::Target(target.chars().take(200).collect());
-        let whole = format!("{}{target}", self.prefix);
+        let whole = [&*self.prefix, target].concat();
         let path = PathAndQuery::try_from(whole.as_str()).map_err(|_| unsendable())?;
         // What the parser would change (it cuts off a fragment) is not what the sender sent.
         if !target.starts_with('/') || path.as_str() != whole {

@@ -191,23 +191,23 @@ fn canonical(peer: IpAddr) -> String {
 /// Says what we know about the event and this attempt.
 fn add_fairlane(job: &Job, headers: &mut HeaderMap) {
     let event = &*job.event;
-    let mut put = |name: &'static str, value: &str| {
-        headers.insert(HeaderName::from_static(name), visible(value));
+    let mut put = |name: &'static str, value: HeaderValue| {
+        headers.insert(HeaderName::from_static(name), value);
     };
-    put("fairlane-event-id", &event.id.to_string());
-    put("fairlane-source", &event.source);
-    put("fairlane-group", event.group().as_str());
-    put("fairlane-attempt", &job.attempt.to_string());
-    put("fairlane-received-at", &rfc_3339(event.received));
-    put("fairlane-wait-ms", &job.wait.as_millis().to_string());
-    put("fairlane-wait-reason", &job.waited.to_string());
-    put("fairlane-verified", &event.verified);
-    put("fairlane-will-retry", if job.will_retry { "true" } else { "false" });
+    put("fairlane-event-id", ours(event.id.to_string()));
+    put("fairlane-source", visible(&event.source));
+    put("fairlane-group", visible(event.group().as_str()));
+    put("fairlane-attempt", HeaderValue::from(job.attempt));
+    put("fairlane-received-at", ours(rfc_3339(event.received)));
+    put("fairlane-wait-ms", HeaderValue::from(u64::try_from(job.wait.as_millis()).unwrap_or(u64::MAX)));
+    put("fairlane-wait-reason", ours(job.waited.to_string()));
+    put("fairlane-verified", visible(&event.verified));
+    put("fairlane-will-retry", HeaderValue::from_static(if job.will_retry { "true" } else { "false" }));
     if let Some(id) = &event.provider_event_id {
-        put("fairlane-provider-event-id", id);
+        put("fairlane-provider-event-id", visible(id));
     }
     if job.replays > 0 {
-        put("fairlane-replay", &job.replays.to_string());
+        put("fairlane-replay", HeaderValue::from(job.replays));
     }
 }
 
@@ -224,6 +224,11 @@ fn add_signature(key: &mac::Key, event: &Event, now: Wall, headers: &mut HeaderM
     let signature = mac::standard_signature(key, &event.id.to_string(), timestamp, &event.body);
     headers.insert(HeaderName::from_static("fairlane-timestamp"), HeaderValue::from(timestamp));
     headers.insert(HeaderName::from_static("fairlane-signature"), visible(&signature));
+}
+
+/// A text that we wrote, as a header's value.
+fn ours(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("ids, times and reasons are visible ASCII")
 }
 
 /// `text` as a header's value: as it is where it is visible ASCII; otherwise each other byte, and `%`, is written `%XX`.

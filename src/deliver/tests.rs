@@ -325,10 +325,10 @@ fn a_success_is_settled_whatever_the_rules_say() {
 
 /// The words of a deadline that passed in this phase, before any connection.
 async fn late_in(phase: Phase) -> Fault {
-    let target = place(&settings("https://upstream.example")).target();
+    let place = place(&settings("https://upstream.example"));
     let trace = Trace::new();
     trace.scope(async { trace::enter(phase) }).await;
-    Seen::new(&target, &trace, None).late(Duration::from_secs(30))
+    Seen::new(place.target(), &trace, None).late(Duration::from_secs(30))
 }
 
 #[tokio::test]

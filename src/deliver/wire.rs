@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -110,7 +110,10 @@ impl Wire {
                     // The pool takes it for nobody after this.
                     connected.poison();
                 }
-                seen().check(&response).map_or(Ok(response), |fault| Err(fault.into()))
+                match response.status() {
+                    StatusCode::SWITCHING_PROTOCOLS => Err(seen().switched().into()),
+                    _ => Ok(response),
+                }
             }
             Ok(Err(error)) => {
                 let seen = seen();

@@ -23,7 +23,7 @@ use super::watch::Watch;
 use crate::cluster::Seat;
 use crate::deliver::{Attempt, Deliver, Job};
 use crate::engine::{self, Batch, Dispatch, Ending, Engine, LiveId, Queued, Request, Settle, Ticket};
-use crate::event::{Event, EventId, Group, Lane, Now, Seq, Trace, WaitSplit, Wall};
+use crate::event::{Event, EventId, Group, Lane, Now, NumberMap, Seq, Trace, WaitSplit, Wall};
 use crate::metrics::{EventMetrics, Metrics};
 use crate::store::notebook::Notebook;
 use crate::store::{AttemptNote, Error, LaneStore, Pending, Settlement, Verdict};
@@ -35,12 +35,18 @@ const WINDOW_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What an event costs in memory beside its body: head lines, names, the record itself.
 const EVENT_BYTES: usize = 2048;
 
+/// Events that are read in one go before their attempts. Each of them waits for all, so that on a slow disk there are better a few such reads
+/// beside one another.
+const READ_MAX: usize = 16;
+
 /// Something that was under way has ended.
 pub(super) enum Done {
     /// An attempt, what its event waited for before it, and the event; `None` when that could not be read.
     Attempt(Ticket, Seq, Attempt, WaitSplit, Option<Arc<Event>>),
     /// An attempt was not begun: the source of its event is paused, and its lane is to wait.
     Parked(Ticket, Lane, Arc<Event>),
+    /// Events whose attempts are about to begin were read, or could not be.
+    Read(Vec<(Begun, Result<Arc<Event>, Attempt>)>),
     /// A batch of settlements.
     Settled(Batch, Vec<Settle>, Result<usize, Error>),
     /// A lane's next events, and the mark under which they were asked for.
@@ -55,6 +61,12 @@ pub(super) enum Done {
     Followed(Vec<(Arc<Tracker>, Seq, End)>),
     /// A notebook was written, or not.
     Noted(Result<(), String>),
+}
+
+/// An attempt that is to be made, and the word that it is not to be made any more.
+pub(super) struct Begun {
+    dispatch: Dispatch,
+    cancelled: oneshot::Receiver<()>,
 }
 
 /// How the attempt of a live request ended.
@@ -99,10 +111,12 @@ pub(super) struct Delivery {
     sources: Arc<SourceTable>,
     backlogs: Arc<Backlogs>,
     work: JoinSet<Done>,
-    cancels: HashMap<Ticket, oneshot::Sender<()>>,
+    cancels: NumberMap<Ticket, oneshot::Sender<()>>,
     calls: Calls,
     window: Window,
-    ended: HashMap<Seq, Ended>,
+    /// Attempts whose events have to be read first.
+    unread: Vec<Begun>,
+    ended: NumberMap<Seq, Ended>,
     /// Replayed events before the end of their first attempt: whose replay each is, and its source.
     followed: HashMap<Seq, (Arc<Tracker>, Arc<str>)>,
     /// How those stand that are elsewhere is being read.
@@ -132,10 +146,11 @@ impl Delivery {
             metrics,
             counters: HashMap::new(),
             work: JoinSet::new(),
-            cancels: HashMap::new(),
+            cancels: NumberMap::default(),
             calls: Calls::default(),
             window: Window::default(),
-            ended: HashMap::new(),
+            unread: Vec::new(),
+            ended: NumberMap::default(),
             followed: HashMap::new(),
             looking: false,
             ending: 0,
@@ -171,12 +186,9 @@ impl Delivery {
     }
 
     fn counters(&mut self, source: &Arc<str>) -> &Counters {
-        // Nearly always it is there; then its name is not copied.
-        if !self.counters.contains_key(source) {
-            let counters = Counters { metrics: self.metrics.events_of(source), pending: self.backlogs.of(source) };
-            self.counters.insert(Arc::clone(source), counters);
-        }
-        self.counters.get(source).expect("inserted just above")
+        self.counters
+            .entry(Arc::clone(source))
+            .or_insert_with(|| Counters { metrics: self.metrics.events_of(source), pending: self.backlogs.of(source) })
     }
 
     /// Counts an event that is durable, a repeat that is suppressed with them. Whether its sender still waits for the answer does not
@@ -314,21 +326,30 @@ impl Delivery {
             self.metrics.waited(dispatch.wait, dispatch.quiet && !stood);
         }
         self.metrics.waited_for(&dispatch.split);
-        let kept = self.window.take(dispatch.seq);
-        let (store, deliver) = (Arc::clone(&self.store), Arc::clone(&self.deliver));
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.insert(dispatch.ticket, cancel);
-        let (sources, seat) = (Arc::clone(&self.sources), self.seat.clone());
+        let kept = self.window.take(dispatch.seq);
+        let begun = Begun { dispatch, cancelled };
+        match kept {
+            Some(event) => self.send(begun, event),
+            None => self.unread.push(begun),
+        }
+    }
+
+    /// Reads the events that the attempts begun since the last call lack.
+    pub(super) fn read(&mut self) {
+        let mut unread = std::mem::take(&mut self.unread).into_iter().peekable();
+        while unread.peek().is_some() {
+            let (store, some) = (Arc::clone(&self.store), unread.by_ref().take(READ_MAX).collect());
+            self.work.spawn(async move { Done::Read(read_all(&*store, some).await) });
+        }
+    }
+
+    fn send(&mut self, begun: Begun, event: Arc<Event>) {
+        let Begun { dispatch, cancelled } = begun;
+        let (sources, seat, deliver) = (Arc::clone(&self.sources), self.seat.clone(), Arc::clone(&self.deliver));
         self.work.spawn(async move {
             let (ticket, seq) = (dispatch.ticket, dispatch.seq);
-            let event = match kept {
-                Some(event) => Ok(event),
-                None => read(&*store, seq, dispatch.attempt).await,
-            };
-            let event = match event {
-                Ok(event) => event,
-                Err(attempt) => return Done::Attempt(ticket, seq, attempt, dispatch.split, None),
-            };
             if sources.is(&event.source, Hold::Paused) {
                 return Done::Parked(ticket, dispatch.lane, event);
             }
@@ -394,6 +415,17 @@ impl Delivery {
                 let event = event.map(|event| (event.id, event.group().clone(), event.trace));
                 self.ended.insert(seq, Ended { note: outcome::note(&attempt, waited), source, event });
                 self.finished(ticket, ending, (attempt.took, &attempt.error), engine, now);
+            }
+            Done::Read(read) => {
+                for (begun, event) in read {
+                    let (ticket, seq) = (begun.dispatch.ticket, begun.dispatch.seq);
+                    match event {
+                        Ok(event) => self.send(begun, event),
+                        Err(attempt) => {
+                            self.tell(Done::Attempt(ticket, seq, attempt, begun.dispatch.split, None), engine, now);
+                        }
+                    }
+                }
             }
             Done::Parked(ticket, lane, event) => {
                 self.cancels.remove(&ticket);
@@ -473,18 +505,22 @@ impl Delivery {
         if let Some(ending) = self.removals.ended(settle.seq) {
             (source, event) = (ending.source, Some((ending.id, ending.group, None)));
         }
+        if matches!(settle.verdict, engine::Verdict::RetryAt(_) | engine::Verdict::Released) {
+            return self.window.forget(settle.seq);
+        }
+        let counters = self.counters(&source);
+        let pending = Arc::clone(&counters.pending);
         match &settle.verdict {
-            engine::Verdict::Delivered => self.counters(&source).metrics.delivered(),
+            engine::Verdict::Delivered => counters.metrics.delivered(),
             engine::Verdict::Dead(reason) => {
+                counters.metrics.dead();
                 let trace_id = event.as_ref().and_then(|(_, _, trace)| trace.map(Trace::id_text));
                 let (id, group) = event.map(|(id, group, _)| (id.to_string(), group.to_string())).unwrap_or_default();
                 tracing::warn!(id, group, trace_id, seq = settle.seq.0, %source, %reason, "an event went to the dead letters");
-                self.counters(&source).metrics.dead();
             }
-            engine::Verdict::Discarded => self.counters(&source).metrics.discarded(),
-            _ => return self.window.forget(settle.seq),
+            engine::Verdict::Discarded => counters.metrics.discarded(),
+            engine::Verdict::Begun | engine::Verdict::RetryAt(_) | engine::Verdict::Released => {}
         }
-        let pending = Arc::clone(&self.counters(&source).pending);
         self.backlogs.ended(&pending, settle.seq);
         self.window.forget(settle.seq);
     }
@@ -533,8 +569,24 @@ fn job(event: &Arc<Event>, dispatch: &Dispatch) -> Job {
     }
 }
 
+/// The events of these attempts.
+async fn read_all(store: &dyn LaneStore, begun: Vec<Begun>) -> Vec<(Begun, Result<Arc<Event>, Attempt>)> {
+    let seqs = begun.iter().map(|begun| begun.dispatch.seq).collect();
+    // One that cannot be read must not keep the others from being sent: then each is asked for by itself.
+    let mut found = store.read(seqs).await.unwrap_or_default().into_iter();
+    let mut read = Vec::with_capacity(begun.len());
+    for begun in begun {
+        let event = match found.next().flatten() {
+            Some(event) => Ok(event),
+            None => read_one(store, begun.dispatch.seq, begun.dispatch.attempt).await,
+        };
+        read.push((begun, event));
+    }
+    read
+}
+
 /// The event, or how its attempt ends without it: what is damaged stays so, anything else may pass.
-async fn read(store: &dyn LaneStore, seq: Seq, number: u32) -> Result<Arc<Event>, Attempt> {
+async fn read_one(store: &dyn LaneStore, seq: Seq, number: u32) -> Result<Arc<Event>, Attempt> {
     let why = match store.read(vec![seq]).await {
         Ok(found) => match found.into_iter().next().flatten() {
             Some(event) => return Ok(event),
@@ -570,7 +622,7 @@ pub(super) fn attempt(deliver: &Deliver, job: Job, cancelled: oneshot::Receiver<
 /// Events between commit and attempt, bounded in bytes.
 #[derive(Default)]
 struct Window {
-    events: HashMap<Seq, Arc<Event>>,
+    events: NumberMap<Seq, Arc<Event>>,
     bytes: usize,
 }
 

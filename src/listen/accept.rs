@@ -19,6 +19,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use tower::{Service, ServiceBuilder};
 
 use super::body::{self, BodyFault, BodyLimits};
+use super::compact::compact;
 use super::connection::{Connection, Counts};
 use super::group::Grouped;
 use super::handshake;
@@ -282,7 +283,7 @@ async fn ingest(
     let event = aside(body.len(), || {
         head::clean(parts, connection.trusted);
         let arrival = Arrival { peer: connection.peer, https: seen.https, received: now.wall, trace };
-        group(front, &found, arrival, parts, body.clone(), &standing)
+        group(front, &found, arrival, parts, body, &standing)
     });
     step(&mut road, "group");
     let known = road.as_ref().map(|_| Known::of(&event));
@@ -389,7 +390,7 @@ fn group(
     found: &Found<'_, '_>,
     arrival: Arrival,
     parts: &mut Parts,
-    body: Bytes,
+    mut body: Bytes,
     standing: &Standing<'_>,
 ) -> Event {
     let source = found.source;
@@ -411,6 +412,9 @@ fn group(
         source.metrics.not_deduplicated(missing);
         None
     });
+    // Nothing reads them after this.
+    let mut headers = std::mem::take(&mut parts.headers);
+    compact(&mut headers, &mut body);
     Event {
         id: front.new_id(arrival.received),
         received: arrival.received,
@@ -429,8 +433,7 @@ fn group(
         forward: source.forward_path.as_deref().map(|path| forward(path, parts.uri.query())),
         peer: arrival.peer,
         https: arrival.https,
-        // Nothing reads them after this, and copying them costs more than the signature.
-        headers: std::mem::take(&mut parts.headers),
+        headers,
         body,
     }
 }

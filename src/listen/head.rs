@@ -110,7 +110,7 @@ pub(super) fn seen(parts: &Parts, tls: bool, trusted: bool) -> Seen {
         .or_else(|| parts.headers.get(HOST).and_then(|host| host.to_str().ok()))
         .or_else(|| parts.uri.authority().map(Authority::as_str));
     let scheme = if https { "https" } else { "http" };
-    Seen { https, url: host.map(|host| format!("{scheme}://{host}")) }
+    Seen { https, url: host.map(|host| [scheme, "://", host].concat()) }
 }
 
 /// Takes out what is not the event's: hop-by-hop headers and those named in `Connection`, anything that could pass for ours, and

@@ -2,6 +2,7 @@
 
 mod accept;
 mod body;
+mod compact;
 mod connection;
 mod examine;
 mod group;

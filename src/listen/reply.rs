@@ -132,7 +132,7 @@ pub(super) fn accepted(source: &Source, id: EventId, duplicate_of: Option<EventI
     *reply.status_mut() = source.ack.status;
     reply.headers_mut().clone_from(&source.ack.headers);
     for (name, id) in [(EVENT_ID, Some(id)), (DUPLICATE_OF, duplicate_of)] {
-        if let Some(Ok(value)) = id.map(|id| HeaderValue::from_str(&id.to_string())) {
+        if let Some(Ok(value)) = id.map(|id| HeaderValue::try_from(id.to_string())) {
             reply.headers_mut().insert(name, value);
         }
     }

@@ -27,7 +27,9 @@ mod zones;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use fjall::compaction::Leveled;
 use fjall::config::PartitioningPolicy;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use parking_lot::{Mutex, RwLock};
@@ -54,6 +56,9 @@ const MEMTABLE_BYTES: u64 = 8 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
 /// The descriptor cache never forgets files of dropped keyspaces; a small one gives their space back.
 const CACHED_FILES: usize = 32;
+/// Tables of a keyspace, one a checkpoint, that are merged into its older ones at a time. Their keys lie all over those of the older ones, so
+/// a merge writes these again too: the more are merged at once, the less often that is. What is read looks into each of them.
+const FRESH_TABLES: u8 = 8;
 /// Blocks of the index in memory.
 const CACHE_BYTES: u64 = 32 << 20;
 
@@ -106,6 +111,7 @@ fn damaged(what: wire::Damaged) -> Error {
 fn options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(MEMTABLE_BYTES)
+        .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(FRESH_TABLES)))
         .filter_block_partitioning_policy(PartitioningPolicy::all(true))
         .index_block_partitioning_policy(PartitioningPolicy::all(true))
 }

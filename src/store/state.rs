@@ -19,7 +19,7 @@ use super::moments::Moments;
 use super::repeats::{Hash, Known};
 use super::row::{Noted, Row};
 use super::{Retention, Status, Verdict};
-use crate::event::{EventId, Lane, Seq, Wall};
+use crate::event::{EventId, Lane, NumberMap, Seq, Wall};
 
 /// How an event stands in the index, as far as its keys there depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,13 @@ pub(super) struct Entry {
     pub(super) gone: bool,
 }
 
+impl Entry {
+    /// The entry of an event that was just accepted.
+    pub(super) fn accepted(row: Row) -> Box<Self> {
+        Box::new(Self { row, base: None, gone: false })
+    }
+}
+
 /// Pending events of one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -79,7 +86,7 @@ pub(super) struct LaneEntry {
 #[derive(Debug, Default)]
 pub(super) struct Delta {
     pub(super) rows: BTreeMap<u64, Box<Entry>>,
-    pub(super) ids: HashMap<EventId, Seq>,
+    pub(super) ids: NumberMap<EventId, Seq>,
     pub(super) lanes: HashMap<Lane, LaneEntry>,
     pub(super) due: BTreeSet<(Wall, u64)>,
     pub(super) open: BTreeSet<u64>,
@@ -290,12 +297,9 @@ fn micros(span: Duration) -> u64 {
 }
 
 /// One change, as a record of the log says it.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are `Accept`, and a box each would be an allocation an event"
-)]
 pub(super) enum Step {
-    Accept(Row, Option<(Hash, Known)>),
+    /// Boxed as it will stand in the delta.
+    Accept(Box<Entry>, Option<(Hash, Known)>),
     Settle(Settle),
     /// The row as it is after the copy; what it was is forgotten.
     Copy {
@@ -384,9 +388,9 @@ impl State {
     /// Does one change. False when it was about an event that is not there.
     pub(super) fn apply(&mut self, step: Step) -> bool {
         match step {
-            Step::Accept(row, known) => {
+            Step::Accept(entry, known) => {
                 self.know(known);
-                self.attach(row, None);
+                self.attach_entry(entry);
                 true
             }
             Step::Settle(settle) => self.settle(settle),
@@ -497,9 +501,13 @@ impl State {
     }
 
     fn attach(&mut self, row: Row, base: Option<Base>) {
-        self.sums.hold(&row);
-        self.sums.lanes += u64::from(self.active.join(&row));
-        self.active.rows.insert(row.seq.0, Box::new(Entry { row, base, gone: false }));
+        self.attach_entry(Box::new(Entry { row, base, gone: false }));
+    }
+
+    fn attach_entry(&mut self, entry: Box<Entry>) {
+        self.sums.hold(&entry.row);
+        self.sums.lanes += u64::from(self.active.join(&entry.row));
+        self.active.rows.insert(entry.row.seq.0, entry);
     }
 
     /// Gives up a bucket: its events are past retention, or their room is needed.

@@ -248,7 +248,7 @@ impl Pool {
     }
 
     /// An attempt with an event of `group` that went to this address ended so.
-    fn ended(&self, index: usize, group: &Group, outcome: Outcome, words: &str) {
+    fn ended(&self, index: usize, group: &Group, outcome: Outcome, words: impl fmt::Display) {
         let Some(member) = self.members.get(index) else { return };
         let says = Says::of(outcome);
         match says {
@@ -272,7 +272,7 @@ impl Pool {
             return;
         }
         let Some(seat) = seats.get_mut(index) else { return };
-        seat.last_failure = Some((now.wall, words.into()));
+        seat.last_failure = Some((now.wall, words.to_string().into()));
         let turn = seat.standing.failed(says == Says::Unreachable, group, now.mono, self.rules);
         self.tell(&seats, index, turn);
     }
@@ -365,7 +365,7 @@ impl<'a> Pick<'a> {
     }
 
     /// The attempt there ended so, or its answer began so.
-    pub(super) fn ended(&self, group: &Group, outcome: Outcome, words: &str) {
+    pub(super) fn ended(&self, group: &Group, outcome: Outcome, words: impl fmt::Display) {
         self.pool.ended(self.index, group, outcome, words);
     }
 }

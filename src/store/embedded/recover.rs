@@ -27,7 +27,7 @@ use crate::store::log::{Cursor, Log, Place, Reserve, Segments, scan};
 use crate::store::record::{Record, Settled};
 use crate::store::repeats::Known;
 use crate::store::row::{Noted, Row};
-use crate::store::state::{Settle, State, Step, Sums};
+use crate::store::state::{Entry, Settle, State, Step, Sums};
 use crate::store::{Durability, Error};
 
 /// Opens everything; the threads are not started yet.
@@ -241,7 +241,7 @@ fn step(core: &Core, record: Record, place: Place) -> Result<Option<Step>, Error
     Ok(Some(match record {
         Record::Accepted { seq, event } => {
             core.learn_lane(&event.lane)?;
-            Step::Accept(Row::accepted(seq, &event, place), Known::of(&event))
+            Step::Accept(Entry::accepted(Row::accepted(seq, &event, place)), Known::of(&event))
         }
         Record::Settled(Settled { seq, at, verdict, note, births }) => {
             let fetched = fetch(seq, false)?;

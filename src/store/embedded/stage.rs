@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::core::Core;
-use crate::event::{Event, EventId, Seq, Wall};
+use crate::event::{Event, EventId, NumberMap, Seq, Wall};
 use crate::store::log::Place;
 use crate::store::log::batch::HEADER_BYTES;
 use crate::store::record::{self, Copy, Settled, State as Standing};
 use crate::store::repeats::{Hash, Known};
 use crate::store::row::{Noted, Row};
-use crate::store::state::{Fetched, Settle, State, Step};
+use crate::store::state::{Entry, Fetched, Settle, State, Step};
 use crate::store::{Appended, AttemptNote, Error, Pending, Repeat, Settlement, Status, Verdict};
 
 /// A batch that is being made for one place in the log.
@@ -27,7 +27,7 @@ pub(super) struct Stage<'a> {
     pub(super) records: u32,
     pub(super) steps: Vec<Step>,
     /// Where events stand after what is staged already, and where they were born.
-    changed: HashMap<u64, Changed>,
+    changed: NumberMap<u64, Changed>,
     /// Fingerprints of what is staged already.
     known: HashMap<Hash, Known>,
 }
@@ -71,7 +71,7 @@ impl<'a> Stage<'a> {
             bytes,
             records: 0,
             steps: Vec::new(),
-            changed: HashMap::new(),
+            changed: NumberMap::default(),
             known: HashMap::new(),
         }
     }
@@ -94,6 +94,7 @@ impl<'a> Stage<'a> {
     /// Stages the events of an append; the seq of the first, and which are repeats.
     pub(super) fn append(&mut self, events: &[Arc<Event>]) -> Result<Appended, Error> {
         let mut appended = Appended::from(Seq(self.next_seq));
+        self.steps.reserve(events.len());
         for event in events {
             record::check(event).map_err(Error::Unavailable)?;
         }
@@ -116,7 +117,7 @@ impl<'a> Stage<'a> {
         let place = self.frame(|out| record::put_accepted(out, seq, event))?;
         let known = Known::of(event);
         self.known.extend(known);
-        self.steps.push(Step::Accept(Row::accepted(seq, event, place), known));
+        self.steps.push(Step::Accept(Entry::accepted(Row::accepted(seq, event, place)), known));
         Ok(())
     }
 
@@ -159,6 +160,7 @@ impl<'a> Stage<'a> {
     /// Stages settlements; how many of them change nothing.
     pub(super) fn settle(&mut self, batch: &[Settlement]) -> Result<usize, Error> {
         let mut ignored = 0;
+        self.steps.reserve(batch.len());
         for settlement in batch {
             let changes = match settlement.verdict {
                 Verdict::Requeued => self.requeue(settlement)?.is_some(),

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use fjall::{Keyspace, PersistMode};
+use fjall::{Keyspace, PersistMode, UserKey, UserValue};
 
 use super::super::bucket::Bucket;
 use super::super::repeats::{Known, Span};
 use super::super::row::Row;
 use super::super::state::{Base, Counts, Delta, Entry};
 use super::super::wire::{self, Reader};
-use super::keys::{common_keys, id_key, lane_key, place_key, put_counts, seq_key, timed_bytes};
+use super::keys::{id_key, lane_key, name_keys, place_key, put_counts, seq_key, timed_bytes};
 use super::zones::{self, Zone};
 use super::{Index, options};
 use crate::event::Lane;
@@ -60,16 +60,16 @@ impl Index {
         }
         let mut value = Vec::new();
         wire::put_number(&mut value, number);
-        changes.insert(None, b"m".to_vec(), value);
+        changes.insert(None, b"m".as_slice(), value);
         changes.zones()?;
         // The number stands in `pending`, and so goes in last.
         let pending = changes.by_bucket.remove(&None);
-        for (bucket, list) in changes.by_bucket.into_iter().chain(pending.map(|list| (None, list))) {
+        for (bucket, letters) in changes.by_bucket.into_iter().chain(pending.map(|letters| (None, letters))) {
             let keyspace = match bucket {
                 Some(bucket) => self.bucket(bucket)?,
                 None => self.pending.clone(),
             };
-            self.take_in(&keyspace, list, step)?;
+            self.take_in(&keyspace, sorted(letters), step)?;
         }
         self.learn(delta, step)?;
         self.db.persist(PersistMode::SyncAll).map_err(failed)
@@ -85,11 +85,12 @@ impl Index {
             if there.is_none_or(|there| there < *known) {
                 let mut value = Vec::new();
                 known.put(&mut value);
-                by_span.entry(span).or_default().push((hash.to_vec(), Some(value)));
+                by_span.entry(span).or_default().push((hash.into(), Some(value.into())));
             }
         }
-        for (span, list) in by_span {
+        for (span, mut list) in by_span {
             let keyspace = self.span(span)?;
+            sort(&mut list);
             self.take_in(&keyspace, list, step)?;
         }
         Ok(())
@@ -104,14 +105,9 @@ impl Index {
         Ok(keyspace)
     }
 
-    /// Brings the changes of one keyspace in. Many go in sorted, as a table of their own, which is durable at once: that costs half
-    /// of what the way through journal and memtable does. Few go that way, since a table has a price.
-    fn take_in(&self, keyspace: &Keyspace, mut list: Vec<Change>, step: &mut Step<'_>) -> Result<(), ApplyError> {
-        // Of two changes of one key the later one counts, and it goes in alone: in one batch they would be as old as each other.
-        list.sort_by(|a, b| a.0.cmp(&b.0));
-        list.reverse();
-        list.dedup_by(|earlier, later| earlier.0 == later.0);
-        list.reverse();
+    /// Brings the changes of one keyspace in, in the order of their keys. Many go in as a table of their own, which is durable at once:
+    /// that costs half of what the way through journal and memtable does. Few go that way, since a table has a price.
+    fn take_in(&self, keyspace: &Keyspace, list: Vec<Change>, step: &mut Step<'_>) -> Result<(), ApplyError> {
         if list.len() < self.sizes.bulk {
             for chunk in list.chunks(self.sizes.batch) {
                 self.commit(keyspace, chunk, step)?;
@@ -135,8 +131,8 @@ impl Index {
         let mut batch = self.db.batch();
         for (key, value) in chunk {
             match value {
-                Some(value) => batch.insert(keyspace, key.as_slice(), value.as_slice()),
-                None => batch.remove(keyspace, key.as_slice()),
+                Some(value) => batch.insert(keyspace, key.clone(), value.clone()),
+                None => batch.remove(keyspace, key.clone()),
             }
         }
         batch.commit().map_err(failed)
@@ -153,8 +149,33 @@ impl Index {
     }
 }
 
-/// A key, and its value or that it goes.
-type Change = (Vec<u8>, Option<Vec<u8>>);
+/// A key, and its value or that it goes. Keys of this length cost no allocation.
+type Change = (UserKey, Option<UserValue>);
+
+/// Changes by the letter of their keys: each list is short, and those of seqs and ids come in order already.
+type Letters = BTreeMap<u8, Vec<Change>>;
+
+/// All changes in the order of their keys.
+fn sorted(letters: Letters) -> Vec<Change> {
+    let mut all = Vec::with_capacity(letters.values().map(Vec::len).sum());
+    for mut list in letters.into_values() {
+        sort(&mut list);
+        all.append(&mut list);
+    }
+    all
+}
+
+/// Of two changes of one key the later one counts, and it goes in alone: in one batch they would be as old as each other.
+fn sort(list: &mut Vec<Change>) {
+    list.sort_by(|a, b| a.0.cmp(&b.0));
+    list.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            std::mem::swap(later, earlier);
+        }
+        same
+    });
+}
 
 fn failed(error: fjall::Error) -> ApplyError {
     ApplyError::Index(error.to_string())
@@ -163,7 +184,7 @@ fn failed(error: fjall::Error) -> ApplyError {
 /// What a checkpoint changes: in `pending` (`None`), and in buckets.
 struct Changes<'a> {
     index: &'a Index,
-    by_bucket: BTreeMap<Option<Bucket>, Vec<Change>>,
+    by_bucket: BTreeMap<Option<Bucket>, Letters>,
     zones: BTreeMap<(Option<Bucket>, u64), Zone>,
 }
 
@@ -172,12 +193,17 @@ impl<'a> Changes<'a> {
         Self { index, by_bucket: BTreeMap::new(), zones: BTreeMap::new() }
     }
 
-    fn insert(&mut self, bucket: Option<Bucket>, key: impl Into<Vec<u8>>, value: Vec<u8>) {
-        self.by_bucket.entry(bucket).or_default().push((key.into(), Some(value)));
+    fn insert(&mut self, bucket: Option<Bucket>, key: impl Into<UserKey>, value: impl Into<UserValue>) {
+        self.change(bucket, key.into(), Some(value.into()));
     }
 
-    fn erase(&mut self, bucket: Option<Bucket>, key: impl Into<Vec<u8>>) {
-        self.by_bucket.entry(bucket).or_default().push((key.into(), None));
+    fn erase(&mut self, bucket: Option<Bucket>, key: impl Into<UserKey>) {
+        self.change(bucket, key.into(), None);
+    }
+
+    fn change(&mut self, bucket: Option<Bucket>, key: UserKey, value: Option<UserValue>) {
+        let letter = key.first().copied().unwrap_or_default();
+        self.by_bucket.entry(bucket).or_default().entry(letter).or_default().push((key, value));
     }
 
     fn entry(&mut self, entry: &Entry, delta: &Delta) -> Result<(), ApplyError> {
@@ -238,7 +264,10 @@ impl<'a> Changes<'a> {
         if bucket.is_none() {
             self.erase(None, place_key(row, was));
         }
-        for (key, _) in common_keys(row).skip(usize::from(keep_id)) {
+        if !keep_id {
+            self.erase(bucket, id_key(row.id));
+        }
+        for key in name_keys(row) {
             self.erase(bucket, key);
         }
         self.erase(bucket, seq_key(b'r', row.seq));
@@ -251,11 +280,14 @@ impl<'a> Changes<'a> {
             _ => None,
         };
         if bucket.is_none() {
-            self.insert(None, place_key(row, is), Vec::new());
+            self.insert(None, place_key(row, is), UserValue::empty());
         }
         if !stays {
-            for (key, value) in common_keys(row) {
-                self.insert(bucket, key, value);
+            let mut seq = Vec::with_capacity(10);
+            wire::put_number(&mut seq, row.seq.0);
+            self.insert(bucket, id_key(row.id), seq);
+            for key in name_keys(row) {
+                self.insert(bucket, key, UserValue::empty());
             }
             let zone = Zone::at(row.received);
             let known = self.zones.entry((bucket, zones::block(row.seq))).or_insert(zone);

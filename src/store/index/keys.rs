@@ -1,5 +1,7 @@
 //! Keys and small values of the index. They are in files: none of these forms ever changes.
 
+use fjall::UserKey;
+
 use super::super::moments::Moments;
 use super::super::row::Row;
 use super::super::state::{Base, Counts};
@@ -10,22 +12,18 @@ pub(super) fn id_key(id: EventId) -> [u8; 17] {
     timed_key(b'i', id.0)
 }
 
-/// The keys that an event has in every keyspace, its row apart, with their values; that of its id first.
-pub(super) fn common_keys(row: &Row) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    let id = id_key(row.id).to_vec();
-    let mut seq = Vec::new();
-    wire::put_number(&mut seq, row.seq.0);
-    let group = hash_key(b'g', hash(row.home().group.as_str().as_bytes()), row.seq.0).to_vec();
+/// The keys by which an event is found by names that are not its own: its group's, and its provider's for it.
+pub(super) fn name_keys(row: &Row) -> impl Iterator<Item = [u8; 17]> {
+    let group = hash_key(b'g', hash(row.home().group.as_str().as_bytes()), row.seq.0);
     let provider = row.provider_event_id.as_deref();
-    let provider = provider.map(|id| (hash_key(b'p', hash(id.as_bytes()), row.seq.0).to_vec(), Vec::new()));
-    [(id, seq), (group, Vec::new())].into_iter().chain(provider)
+    std::iter::once(group).chain(provider.map(|id| hash_key(b'p', hash(id.as_bytes()), row.seq.0)))
 }
 
-pub(super) fn place_key(row: &Row, base: Base) -> Vec<u8> {
+pub(super) fn place_key(row: &Row, base: Base) -> UserKey {
     match base {
-        Base::Due(due) => timed_key(b'd', timed_bytes(due, row.seq.0)).to_vec(),
-        Base::Open => seq_key(b'o', row.seq).to_vec(),
-        Base::Fresh | Base::Ended(_) => hash_key(b'f', lane_hash(&row.lane), row.seq.0).to_vec(),
+        Base::Due(due) => timed_key(b'd', timed_bytes(due, row.seq.0)).into(),
+        Base::Open => seq_key(b'o', row.seq).into(),
+        Base::Fresh | Base::Ended(_) => hash_key(b'f', lane_hash(&row.lane), row.seq.0).into(),
     }
 }
 
