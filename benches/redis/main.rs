@@ -31,7 +31,7 @@ use tokio::runtime::Runtime;
 use load::Post;
 use redis_server::Redis;
 use report::Row;
-use server::{Kind, Server};
+use server::{Kind, Server, Setup};
 
 /// Connections to each node.
 const CONNECTIONS: usize = 64;
@@ -86,13 +86,14 @@ fn measure(nodes: usize, folder: &Path, runtime: &Runtime, post: &Post, seconds:
     let redis = Redis::start(&folder.join("redis"))?;
     let receiver = folder.join("receiver");
     std::fs::create_dir_all(&receiver)?;
-    let receiver = Server::start(Kind::Nginx, &receiver, None)?;
+    let receiver = Server::start(Kind::Nginx, &receiver, &Setup::default())?;
     runtime.block_on(load::wait_until_answered(receiver.address(), post))?;
-    let store = format!("store: {{ redis: {{ url: \"{}\" }} }}\n", redis.url());
+    let more = format!("store: {{ redis: {{ url: \"{}\" }} }}\n", redis.url());
+    let setup = Setup { more, ..Setup::to(receiver.address()) };
     let start = |number: usize| {
         let folder = folder.join(format!("node-{number}"));
         std::fs::create_dir_all(&folder)?;
-        let node = Server::start_with(Kind::Fairlane, &folder, Some(receiver.address()), &store)?;
+        let node = Server::start(Kind::Fairlane, &folder, &setup)?;
         runtime.block_on(load::wait_until_answered(node.address(), post))?;
         Ok(Node { server: node, folder })
     };
