@@ -135,6 +135,7 @@ impl Member {
             clock,
             reports: report,
             puts: Mutex::default(),
+            notes: Mutex::default(),
             wake: Notify::new(),
             leaving: AtomicBool::new(false),
             weight: AtomicU64::new(0),
@@ -339,6 +340,7 @@ impl Member {
 
     /// Writes what people changed here to the board; what cannot be written stays for the next time.
     async fn publish(&mut self) {
+        self.publish_notes().await;
         let puts: Vec<_> = self.seat.puts.lock().iter().cloned().collect();
         if puts.is_empty() {
             return;
@@ -346,6 +348,18 @@ impl Member {
         match self.board.put(&puts).await {
             Ok(()) => drop(self.seat.puts.lock().drain(..puts.len())),
             Err(error) => tracing::warn!(%error, "a change holds on this node alone until Redis can be told of it"),
+        }
+    }
+
+    /// The same of notes of what people did.
+    async fn publish_notes(&self) {
+        let notes: Vec<(u64, String)> = self.seat.notes.lock().iter().cloned().collect();
+        if notes.is_empty() {
+            return;
+        }
+        match self.board.note(&notes).await {
+            Ok(()) => self.seat.notes.lock().retain(|note| !notes.contains(note)),
+            Err(error) => tracing::debug!(%error, "what a person did is told to other nodes when Redis answers"),
         }
     }
 
