@@ -143,7 +143,8 @@ impl Audit {
                 (all, Vec::new())
             }
             Ok(Err(_)) | Err(_) => {
-                let why = "Redis does not answer: changes that were made through other nodes are not in this".to_owned();
+                let why =
+                    "Redis does not answer: changes that were made through other nodes are not in this".to_owned();
                 (all, vec![Missing { node: None, why }])
             }
         }

@@ -17,8 +17,8 @@ use super::dedicated::DedicatedJson;
 use super::expiry::{self, expiry};
 use super::inside::{self, Inside};
 use super::name;
-use super::nodes::Wanted;
 use super::nodes::whole::{self, Missing};
+use super::nodes::{self, Wanted};
 use super::problem::{Problem, Refusal};
 use super::upstream::SLOTS_MAX;
 use super::{Admin, tenant, unseen, words};
@@ -172,7 +172,7 @@ async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
     let changes = admin.handle.changes().await?;
     let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
     let view = admin.handle.group(group).await?;
-    let note = shared_lane(admin, &view).await?;
+    let note = shared_lane(admin, &view).await?.or_else(|| nodes::ownerless(admin, &view.group));
     Ok(GroupJson { note, ..GroupJson::of(view, change.as_ref(), admin.handle.now().wall) })
 }
 

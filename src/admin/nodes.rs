@@ -13,9 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{
-    AUTHORIZATION, CONTENT_DISPOSITION, CONTENT_TYPE, HOST, HeaderName, X_CONTENT_TYPE_OPTIONS,
-};
+use axum::http::header::{AUTHORIZATION, CONTENT_DISPOSITION, CONTENT_TYPE, HOST, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -122,7 +120,9 @@ impl Whose {
         {
             let mut parts = form_urlencoded::parse(query.as_bytes());
             let name = parts.find(|(key, _)| key == "name").map(|(_, value)| value);
-            return name.and_then(|name| Group::from_written(&name)).map_or(Self::Ours, |group| Self::owner(admin, &group));
+            return name
+                .and_then(|name| Group::from_written(&name))
+                .map_or(Self::Ours, |group| Self::owner(admin, &group));
         }
         if let Some(rest) = path.strip_prefix("/api/v1/events/") {
             let (id, action) = rest.split_once('/').unwrap_or((rest, ""));
@@ -151,6 +151,14 @@ impl Whose {
 pub(super) fn owner_elsewhere(admin: &Admin, group: &Group) -> Option<NodeView> {
     let (seat, _) = admin.others.get()?;
     seat.owner_of(group).filter(|owner| owner.about.node != seat.node().as_str())
+}
+
+/// What to know of a group whose shard no node owns now.
+pub(super) fn ownerless(admin: &Admin, group: &Group) -> Option<String> {
+    let (seat, _) = admin.others.get()?;
+    seat.owner_of(group)
+        .is_none()
+        .then(|| "no node owns its shard now: what waits of it is not shown, and waits for the next owner".to_owned())
 }
 
 /// Lets a request be answered by whom it concerns.

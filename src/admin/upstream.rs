@@ -313,7 +313,8 @@ pub(super) async fn close(admin: &Admin, who: Who) -> Result<(bool, Vec<Missing>
     let here = admin.handle.close_breaker(None).await?;
     let call = (Method::POST, "/api/v1/upstream/close-breaker");
     let (there, missing) = nodes::tell_others(admin, who, call, &serde_json::json!({})).await;
-    let closed = here || there.iter().any(|answer| answer.get("closed").and_then(serde_json::Value::as_bool) == Some(true));
+    let closed =
+        here || there.iter().any(|answer| answer.get("closed").and_then(serde_json::Value::as_bool) == Some(true));
     if closed && !who.is_relayed {
         admin.audit(who, THE_UPSTREAM, "breaker closed by hand");
     }

@@ -200,7 +200,8 @@ mod tests {
     fn a_source_is_held_by_its_whole_name_until_its_end() {
         let hold = |ends| SourceHold { held: Hold::Paused, since: NOW.0, ends, by: "api".to_owned() };
         let entry = |name: &str, hold: &SourceHold| (format!("{SOURCE}{name}"), serde_json::to_string(hold).unwrap());
-        let entries = [entry("/hooks/a", &hold(None)), entry("b", &hold(Some(NOW.0))), ("source/c".to_owned(), "?".to_owned())];
+        let entries =
+            [entry("/hooks/a", &hold(None)), entry("b", &hold(Some(NOW.0))), ("source/c".to_owned(), "?".to_owned())];
         assert_eq!(Agreed::read(&entries, NOW).sources, BTreeMap::from([("/hooks/a".to_owned(), hold(None))]));
     }
 

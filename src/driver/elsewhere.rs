@@ -33,7 +33,8 @@ impl Shared {
 
     /// Those whose end is decided here, and by their shards those that are others' to end.
     pub(super) fn sorted(&self, targets: Vec<Target>) -> (Vec<Target>, BTreeMap<u16, Vec<Target>>) {
-        let (here, away): (Vec<Target>, Vec<Target>) = targets.into_iter().partition(|target| self.is_here(target.seq()));
+        let (here, away): (Vec<Target>, Vec<Target>) =
+            targets.into_iter().partition(|target| self.is_here(target.seq()));
         let mut there: BTreeMap<u16, Vec<Target>> = BTreeMap::new();
         for target in away {
             there.entry(target.seq().section()).or_default().push(target);

@@ -294,8 +294,11 @@ fn tiles(visit: &Visit, whole: &Whole, latest: Option<Point>, now: Wall) -> Vec<
     ];
     let others = visit.admin.others.get().map(|(seat, _)| {
         let (live, answered) = (seat.nodes().len(), whole.reports().len());
-        let detail =
-            if answered >= live { "all of them answer".to_owned() } else { format!("{} do not answer", live - answered) };
+        let detail = if answered >= live {
+            "all of them answer".to_owned()
+        } else {
+            format!("{} do not answer", live - answered)
+        };
         tile("Nodes", words::count(live as u64), &detail)
     });
     tiles.into_iter().chain(spool).chain(others).collect()

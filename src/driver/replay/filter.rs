@@ -97,9 +97,8 @@ impl Handle {
         let began = self.now().mono;
         let mut sum = Sum::default();
         let in_time = || self.now().mono.since(began) < COUNT_MAX;
-        let complete = count(&*self.shared.store, filter, None, &mut sum, in_time)
-            .await
-            .map_err(|error| error.to_string())?;
+        let complete =
+            count(&*self.shared.store, filter, None, &mut sum, in_time).await.map_err(|error| error.to_string())?;
         let mut plan = sum.plan(complete);
         plan.expected = self.expected(&plan).await.map_err(|error| error.to_string())?;
         Ok(plan)

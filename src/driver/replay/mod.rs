@@ -146,7 +146,13 @@ impl Replays {
     }
 
     /// Takes up a new one.
-    fn add(&self, number: u64, filter: Filter, (upto, planned): (Upto, u64), now: Now) -> Result<Arc<Replay>, NoReplay> {
+    fn add(
+        &self,
+        number: u64,
+        filter: Filter,
+        (upto, planned): (Upto, u64),
+        now: Now,
+    ) -> Result<Arc<Replay>, NoReplay> {
         let mut jobs = self.jobs.lock();
         if jobs.values().filter(|job| !job.standing().is_over()).count() >= UNFINISHED_MAX {
             return Err(NoReplay::TooMany);
@@ -359,7 +365,9 @@ impl Handle {
                 let removal = Removal::Withdraw(was_of(was));
                 if let Err(why) = self.shared.remove_there(section, targets, removal).await {
                     tracing::warn!(shard, count, why, "events of a replay that was cancelled could not be taken back");
-                    left = Some(format!("events in lanes of another node could not be taken back and are delivered: {why}"));
+                    left = Some(format!(
+                        "events in lanes of another node could not be taken back and are delivered: {why}"
+                    ));
                 }
             }
         }
@@ -393,6 +401,7 @@ mod tests {
     use super::*;
     use crate::clock::TestClock;
     use crate::driver::tests::event;
+    use crate::event::Seq;
     use crate::store::memory::Memory;
     use crate::store::{Settlement, Verdict};
 
@@ -422,7 +431,8 @@ mod tests {
         settle(&store, 6, &[Verdict::Delivered]).await;
         settle(&store, 7, &[Verdict::Begun, dead.clone()]).await;
         settle(&store, 8, &[dead]).await;
-        let terms = Terms { number: 1, filter: Filter::default(), created: Wall(9), upto: Upto(vec![Seq(4)]), planned: 4 };
+        let terms =
+            Terms { number: 1, filter: Filter::default(), created: Wall(9), upto: Upto(vec![Seq(4)]), planned: 4 };
         let course = Course { standing: Standing::Cancelled, ended: None, place: Place::default(), out, next: vec![] };
         let replay = Replay::new(terms, course, Tally { requeued: 4, ..Tally::default() }, Mono(0));
         assert_eq!(replay.resume(&store).await.unwrap().len(), 0);

@@ -45,6 +45,8 @@ impl Redis {
         self.is_open()?;
         let limit = query.limit.clamp(1, 1_000);
         let cursor = match query.behind {
+            // Before all: of every shard, not of the first one.
+            Some(Seq(0)) if query.oldest_first => None,
             Some(seq) => match self.moment(seq).await? {
                 Some(moment) => Some(moment),
                 None if query.oldest_first => return Ok(Page::default()),
@@ -94,14 +96,7 @@ impl Redis {
         Ok(Some(Moment { t, shard, number }))
     }
 
-    fn scan(
-        &self,
-        shard: Shard,
-        query: &Query,
-        cursor: Option<Moment>,
-        limit: usize,
-        budget: usize,
-    ) -> Call {
+    fn scan(&self, shard: Shard, query: &Query, cursor: Option<Moment>, limit: usize, budget: usize) -> Call {
         let (behind, bound, within) = match cursor {
             None => (Vec::new(), String::new(), 0),
             Some(cursor) if cursor.shard == shard => (written(cursor.number).to_vec(), String::new(), 0),
