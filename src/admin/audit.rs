@@ -83,7 +83,7 @@ pub(super) struct Entry {
     /// A group's name, or another thing's.
     pub(super) about: String,
     pub(super) what: String,
-    /// The node that it was asked of; none where there was one.
+    /// The node that did it; none where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<String>,
 }
@@ -202,7 +202,7 @@ struct ChangeView {
     /// A group's name, an event's, a replay's, or what else was changed.
     about: String,
     what: String,
-    /// The node that it was asked of; left out where there is one.
+    /// The node that did it; left out where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
 }

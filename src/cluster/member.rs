@@ -30,6 +30,10 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Two beats are no closer than this, whatever happens.
 const EVERY_MIN: Duration = Duration::from_millis(20);
 
+/// And how often it renews the leases of its shards, at most. What a lost one renewed last before its end is what its successors wait
+/// for less than for itself: so far apart the ends of both leases may be.
+const RENEWS: Duration = Duration::from_secs(1);
+
 /// A beat without an answer for this long is given up, to try the next one.
 const WITHIN: Duration = Duration::from_secs(2);
 
@@ -363,10 +367,10 @@ impl Member {
         }
     }
 
-    /// Renews the leases of all shards, a few times within each.
+    /// Renews the leases of all shards, several times within each.
     fn renew(&mut self) {
         let (now, lease) = (self.now(), self.settings.lease);
-        if self.renewing || now.since(self.renewed) < lease / 5 {
+        if self.renewing || now.since(self.renewed) < RENEWS.min(lease / 5) {
             return;
         }
         let held: Vec<(Shard, Epoch)> =

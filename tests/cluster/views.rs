@@ -184,14 +184,16 @@ fn a_source_that_is_held_on_one_node_is_held_on_all_over_restarts_until_anybody_
 #[test]
 fn what_people_did_on_any_node_is_listed_on_all_also_when_that_one_is_gone() {
     let (world, nodes) = three();
+    // Each on its own node; and one that its group's owner carries out for the node that was asked.
     for (number, node) in nodes.iter().enumerate() {
-        let path = format!("/api/v1/group?name={}", group(number));
-        changed(node, "PATCH", &path, r#"{"weight":2}"#);
+        changed(node, "PATCH", "/api/v1/upstream", &json!({ "concurrency": number + 5 }).to_string());
     }
+    changed(&nodes[0], "PATCH", &format!("/api/v1/group?name={}", group(1)), r#"{"weight":2}"#);
     let lists_all = |node: &Gateway| {
         let listed = node.json("/api/v1/audit");
-        let about = names(&listed["changes"], "about");
-        (0..3).all(|number| about.contains(&group(number))) && names(&listed["changes"], "node").len() == 3
+        let all = listed["changes"].as_array().unwrap().iter();
+        let of_upstream: Vec<Value> = all.filter(|change| change["about"] == "the upstream").cloned().collect();
+        names(&json!(of_upstream), "node").len() == 3 && names(&listed["changes"], "about").contains(&group(1))
     };
     let [first, second, third] = nodes;
     for node in [&first, &second, &third] {
