@@ -310,6 +310,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let newcomers =
         Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let held = Arc::new(SourceTable::open(parts.notebook.beside("sources.json"))?);
+    let alerts = Alerts::open(parts.notebook.beside("alerts.json"), started);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let nodes = parts.cluster.map(|cluster| Nodes::new(cluster, Arc::clone(&parts.store), Arc::clone(&policies)));
     let settings = upstream.settings();
@@ -334,7 +335,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         replays,
         jobs,
         others: OnceLock::new(),
-        alerts: Alerts::default(),
+        alerts,
         anybody: Group::fallback(),
         started,
         spans,
