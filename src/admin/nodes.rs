@@ -26,7 +26,7 @@ use super::audit::Who;
 use super::problem::Problem;
 use super::{Admin, BODY_MAX, Peer};
 use crate::driver::{NodeView, Relay, Removal, RemoveThere, Removed, Seat, Target};
-use crate::event::{EventId, Group};
+use crate::event::{EventId, Group, Seq};
 pub(super) use report::{Report, SourceReport, Wanted};
 use whole::Missing;
 
@@ -131,7 +131,8 @@ impl Whose {
                 return Self::Whoever;
             }
             return match admin.handle.event(id).await {
-                Ok(Some(story)) => Self::owner(admin, &story.record.home().group),
+                // Its shard, and not its group's: a group's older events may be in another one.
+                Ok(Some(story)) => Self::owner_of_event(admin, story.record.seq),
                 _ => Self::Whoever,
             };
         }
@@ -145,12 +146,21 @@ impl Whose {
     fn owner(admin: &Admin, group: &Group) -> Self {
         owner_elsewhere(admin, group).map_or(Self::Ours, |node| Self::Theirs(Box::new(node)))
     }
+
+    fn owner_of_event(admin: &Admin, seq: Seq) -> Self {
+        let owner = admin.others.get().and_then(|(seat, _)| elsewhere_of(seat, seat.holder_of_event(seq)));
+        owner.map_or(Self::Ours, |node| Self::Theirs(Box::new(node)))
+    }
 }
 
 /// The node that owns a group, where that is another one.
 pub(super) fn owner_elsewhere(admin: &Admin, group: &Group) -> Option<NodeView> {
     let (seat, _) = admin.others.get()?;
-    seat.owner_of(group).filter(|owner| owner.about.node != seat.node().as_str())
+    elsewhere_of(seat, seat.owner_of(group))
+}
+
+fn elsewhere_of(seat: &Seat, owner: Option<NodeView>) -> Option<NodeView> {
+    owner.filter(|owner| owner.about.node != seat.node().as_str())
 }
 
 /// What to know of a group whose shard no node owns now.
@@ -364,7 +374,7 @@ pub(super) fn remover(admin: Weak<Admin>) -> RemoveThere {
         Box::pin(async move {
             let admin = admin.ok_or_else(|| "this node is ending".to_owned())?;
             let (seat, relay) = admin.others.get().ok_or_else(|| "this node is alone".to_owned())?;
-            let owner = seat.holder_of(shard).filter(|owner| owner.about.node != seat.node().as_str());
+            let owner = elsewhere_of(seat, seat.holder_of(shard));
             let owner = owner.ok_or_else(|| format!("the shard {shard} has no owner now"))?;
             let body = serde_json::to_vec(&Remove { targets, removal }).map_err(|error| error.to_string())?;
             let answer = ask(&admin, relay, &owner, None, Method::POST, REMOVE, body.into()).await;

@@ -176,6 +176,12 @@ impl Seat {
         self.holder_of(self.shard_of(group))
     }
 
+    /// The node that holds the shard of an event, as last seen; `None` where nobody says so.
+    #[must_use]
+    pub fn holder_of_event(&self, seq: Seq) -> Option<NodeView> {
+        self.holder_of(Shard(seq.section()))
+    }
+
     /// The node that holds a shard, as last seen; `None` where nobody says so.
     #[must_use]
     pub fn holder_of(&self, shard: Shard) -> Option<NodeView> {
