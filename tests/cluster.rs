@@ -15,7 +15,11 @@ mod loss;
 mod pins;
 #[path = "cluster/quiet.rs"]
 mod quiet;
+#[path = "cluster/soak.rs"]
+mod soak;
 mod support;
+#[path = "cluster/views.rs"]
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -43,6 +47,10 @@ struct World<R = Server> {
     /// Where Redis is, as `store.redis` says it.
     place: String,
     upstream: Upstream,
+    lease: Duration,
+    /// Further fields of `upstream`, and further lines of the file.
+    upstream_more: String,
+    more: String,
 }
 
 fn world(each: Duration) -> World {
@@ -53,13 +61,14 @@ fn world(each: Duration) -> World {
 
 /// Nodes over this Redis, and an upstream that takes so long for each event.
 fn world_on<R>(redis: R, place: String, each: Duration) -> World<R> {
-    World { redis, place, upstream: upstream(move |_| answer(200).after(each)) }
+    let upstream = upstream(move |_| answer(200).after(each));
+    World { redis, place, upstream, lease: LEASE, upstream_more: String::new(), more: String::new() }
 }
 
 impl<R> World<R> {
     fn yaml(&self) -> String {
         format!(
-            "upstream: {{ url: \"{}\", concurrency: {SLOTS}, timeout: 3s }}
+            "upstream: {{ url: \"{}\", concurrency: {SLOTS}, timeout: 3s{} }}
 groups: {{ defaults: {{ concurrency: {CAP} }} }}
 sources:
   - path: /any
@@ -72,10 +81,12 @@ sources:
 store: {{ redis: {{ {}, shards: {SHARDS}, lease: {}s }} }}
 shutdown: {{ drain: 20s }}
 log: {{ level: info }}
-",
+{}",
             self.upstream.url(),
+            self.upstream_more,
             self.place,
-            LEASE.as_secs()
+            self.lease.as_secs(),
+            self.more
         )
     }
 
@@ -153,11 +164,21 @@ struct Load {
 type Addresses = Arc<Mutex<Vec<SocketAddr>>>;
 
 impl Load {
+    /// Events of sources with an order.
     fn start(addresses: &Addresses, senders: usize, pause: Duration) -> Self {
+        Self::start_to(addresses, senders, pause, |_| "/any")
+    }
+
+    /// Every third sender sends events without an order.
+    fn start_mixed(addresses: &Addresses, senders: usize, pause: Duration) -> Self {
+        Self::start_to(addresses, senders, pause, |number| if number % 3 == 2 { "/loose" } else { "/any" })
+    }
+
+    fn start_to(addresses: &Addresses, senders: usize, pause: Duration, path: fn(usize) -> &'static str) -> Self {
         let (ending, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let sender = |number: usize| {
             let (ending, accepted, addresses) = (Arc::clone(&ending), Arc::clone(&accepted), Arc::clone(addresses));
-            std::thread::spawn(move || send(number, &addresses, pause, &ending, &accepted))
+            std::thread::spawn(move || send((number, path(number)), &addresses, pause, &ending, &accepted))
         };
         Self { senders: (0..senders).map(sender).collect(), ending, accepted }
     }
@@ -180,7 +201,13 @@ impl Load {
     }
 }
 
-fn send(number: usize, addresses: &Addresses, pause: Duration, ending: &AtomicBool, accepted: &AtomicUsize) -> Sent {
+fn send(
+    (number, path): (usize, &str),
+    addresses: &Addresses,
+    pause: Duration,
+    ending: &AtomicBool,
+    accepted: &AtomicUsize,
+) -> Sent {
     let mut sent = Sent::default();
     let mut client: Option<Client> = None;
     for count in 0u64.. {
@@ -188,10 +215,11 @@ fn send(number: usize, addresses: &Addresses, pause: Duration, ending: &AtomicBo
             break;
         }
         let group = (number + count as usize) % GROUPS;
-        let key = format!("{number}-{group}");
+        // Nobody promises an order of what has none.
+        let key = if path == "/loose" { format!("{number}-{group}-{count}") } else { format!("{number}-{group}") };
         let body = format!(r#"{{"group":"g{group}","order":"{key}","n":{count}}}"#);
         let mut open = client.take().unwrap_or_else(|| connect(addresses, number + count as usize));
-        match open.try_send(&post("/any", body.as_bytes()).header("content-type", "application/json")) {
+        match open.try_send(&post(path, body.as_bytes()).header("content-type", "application/json")) {
             Some(response) if response.status == 200 => {
                 let id = response.header("fairlane-event-id").unwrap().to_owned();
                 sent.accepted.push((id, (key, count)));

@@ -426,7 +426,7 @@ impl Running {
         let ending = Ending::not_yet();
         admin_task.spawn(admin::serve(Arc::clone(&admin), listener(&admin_listener)?, ending.clone()));
         if let (Some(tenants), Some(socket)) = (tenants.clone(), tenant_listener) {
-            admin_task.spawn(tenant::serve(tenants, listener(&socket)?, ending.clone()));
+            admin_task.spawn(tenant::serve(tenants, Arc::clone(&admin), listener(&socket)?, ending.clone()));
         }
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
         let door = Door::open(&path, sockets);

@@ -14,6 +14,7 @@ mod command;
 mod commits;
 mod dedicated;
 mod delivery;
+pub mod elsewhere;
 mod followed;
 mod handover;
 pub mod job;
@@ -38,8 +39,8 @@ mod upstream;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -72,6 +73,8 @@ use command::Command;
 pub use command::UpstreamInfo;
 use commits::Commits;
 use dedicated::Promoted;
+use elsewhere::Others;
+pub use elsewhere::RemoveThere;
 use job::Jobs;
 pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
@@ -265,6 +268,7 @@ struct Shared {
     rejections: Rejections,
     replays: Arc<Replays>,
     jobs: Jobs,
+    others: OnceLock<Others>,
     alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
@@ -344,6 +348,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         rejections: Rejections::default(),
         replays,
         jobs,
+        others: OnceLock::new(),
         alerts,
         anybody: Group::fallback(),
         started,

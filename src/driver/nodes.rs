@@ -235,6 +235,12 @@ impl Nodes {
             && self.seat.shard_of(&lane.group).0 == seq.section()
     }
 
+    /// Whether the engine has an event's shard, and this node settles for it.
+    pub(super) fn has(&self, seq: Seq) -> bool {
+        let holding = self.holdings.get(&seq.section());
+        holding.is_some_and(|holding| matches!(holding.state, State::Ours | State::Leaving(_)))
+    }
+
     /// What a read of a lane's events behind this one belongs to: the ownership of its shard.
     pub(super) fn mark(&self, after: Seq) -> Mark {
         let section = after.section();

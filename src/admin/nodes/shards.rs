@@ -1,9 +1,6 @@
 //! The shards one by one, and how unevenly what waits is spread over them.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::super::Admin;
@@ -11,7 +8,7 @@ use super::super::problem::Problem;
 use crate::driver::{Seat, SectionView, ShardStanding};
 
 /// A shard, as its owner has it.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(in crate::admin) struct ShardJson {
     shard: u16,
     /// The node that owns it.
@@ -28,7 +25,7 @@ pub(in crate::admin) struct ShardJson {
     unread: u64,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 struct LargestJson {
     group: String,
     events: u64,
@@ -57,7 +54,7 @@ impl ShardJson {
 }
 
 /// The shards that this node owns.
-pub(super) async fn own(admin: &Arc<Admin>, seat: &Seat) -> Result<Vec<ShardJson>, Problem> {
+pub(super) async fn own(admin: &Admin, seat: &Seat) -> Result<Vec<ShardJson>, Problem> {
     let waiting = admin.handle.sections().await?;
     let json = |standing: ShardStanding| {
         let none = SectionView::default();
@@ -89,20 +86,12 @@ pub(super) fn skew(shards: impl Iterator<Item = (u16, u64)>) -> SkewJson {
     SkewJson { shard: (max > 0).then_some(shard), max, median, ratio: max as f64 / median.max(1) as f64 }
 }
 
-/// Puts the shards of all nodes' answers in order, and says how they differ.
-pub(super) fn finish(sum: &mut Value) {
-    let number = |shard: &Value, name: &str| shard.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let Some(shards) = sum.get_mut("by_shard").and_then(Value::as_array_mut) else { return };
+/// The shards of all nodes' reports, by number.
+pub(super) fn in_order(mut shards: Vec<ShardJson>) -> Vec<ShardJson> {
     // While a shard changes hands both may show it: the later owner is right.
-    shards.sort_by_key(|shard| (number(shard, "shard"), std::cmp::Reverse(number(shard, "epoch"))));
-    shards.dedup_by_key(|shard| number(shard, "shard"));
-    let each = shards
-        .iter()
-        .map(|shard| (u16::try_from(number(shard, "shard")).unwrap_or(u16::MAX), number(shard, "backlog")));
-    let skew = json!(skew(each));
-    if let Some(sum) = sum.as_object_mut() {
-        sum.insert("skew".to_owned(), skew);
-    }
+    shards.sort_by_key(|shard| (shard.shard, std::cmp::Reverse(shard.epoch)));
+    shards.dedup_by_key(|shard| shard.shard);
+    shards
 }
 
 #[cfg(test)]
@@ -118,12 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn shards_of_several_answers_are_put_in_order_and_each_is_there_once() {
-        let shard =
-            |number: u16, epoch: u64, backlog: u64| json!({ "shard": number, "epoch": epoch, "backlog": backlog });
-        let mut sum = json!({ "by_shard": [shard(2, 1, 5), shard(0, 3, 1), shard(2, 2, 9), shard(1, 1, 1)] });
-        finish(&mut sum);
-        assert_eq!(sum["by_shard"], json!([shard(0, 3, 1), shard(1, 1, 1), shard(2, 2, 9)]));
-        assert_eq!((&sum["skew"]["shard"], &sum["skew"]["ratio"]), (&json!(2), &json!(9.0)));
+    fn shards_of_several_nodes_are_put_in_order_and_each_is_there_once() {
+        let shard = |shard: u16, epoch: u64, backlog: u64| ShardJson {
+            shard,
+            node: "a".to_owned(),
+            epoch,
+            groups: 1,
+            backlog,
+            largest: None,
+            unread: 0,
+        };
+        let sorted = in_order(vec![shard(2, 1, 5), shard(0, 3, 1), shard(2, 2, 9), shard(1, 1, 1)]);
+        assert_eq!(sorted, [shard(0, 3, 1), shard(1, 1, 1), shard(2, 2, 9)]);
     }
 }
