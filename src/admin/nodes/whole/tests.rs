@@ -69,6 +69,7 @@ fn report(node: &str, groups: Vec<GroupView>, upstream: UpstreamInfo) -> Report 
         firing: Vec::new(),
         resolved: Vec::new(),
         rejections: Vec::new(),
+        shards: Vec::new(),
     }
 }
 
