@@ -98,6 +98,14 @@ fn what_cannot_run_leaves_the_one_that_runs_as_it_is() {
     assert!(told.contains("sources.json"), "{told}");
     std::fs::remove_file(data.join("sources.json")).unwrap();
 
+    // One of a version that offers nothing, or where there are no sockets.
+    let (socket, away) = (data.join("upgrade.sock"), data.join("away"));
+    std::fs::rename(&socket, &away).unwrap();
+    let (code, told) = place.refused(&[]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("offers no sockets") && told.contains(&format!("process {}", running.child.id())), "{told}");
+    std::fs::rename(&away, &socket).unwrap();
+
     // None of it was noticed; and nothing is left of it that would keep the right one away.
     let log = running.log();
     assert!(!log.contains("successor"), "{log}");
@@ -355,6 +363,37 @@ fn without_one_that_runs_it_starts_as_usual_and_a_new_address_is_bound() {
     send(free, "a", 2);
     assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens there any more");
 }
+
+#[test]
+fn only_its_own_user_may_replace_it() {
+    if !rustix::process::geteuid().is_root() {
+        println!("LEFT OUT: only root can be two users");
+        return;
+    }
+    let receiver = upstream(|_| answer(200));
+    let place = Place::new(&yaml(&receiver, ""));
+    std::fs::create_dir(place.data()).unwrap();
+    for path in [place.dir.path().to_owned(), place.data(), place.dir.path().join("gateway.yaml")] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let (mut command, log) = place.command(&[]);
+    std::os::unix::process::CommandExt::uid(&mut command, NOBODY);
+    let mut running = match command.spawn() {
+        Ok(running) => running,
+        Err(error) => return println!("LEFT OUT: another user cannot run the binary where it lies ({error})"),
+    };
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(running.stdout.take().unwrap()), &mut line).unwrap();
+    assert!(!line.is_empty(), "{}", std::fs::read_to_string(log).unwrap());
+    let (code, told) = place.refused(&[]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("only its own user may replace") && told.contains(&NOBODY.to_string()), "{told}");
+    assert!(running.try_wait().unwrap().is_none(), "it goes on");
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
+
+const NOBODY: u32 = 65_534;
 
 #[test]
 fn a_supervisor_is_told_who_is_ready_and_who_is_next() {

@@ -133,7 +133,7 @@ fn attempted(gateway: &Gateway, id: &str) -> Value {
 /// Two receivers of one port at two addresses, and word of each connection that served and was closed.
 fn receivers() -> (Upstream, Upstream, mpsc::Receiver<()>) {
     loop {
-        let (closed, is_closed) = mpsc::channel();
+        let (closed, is_closed) = mpsc::sync_channel(16);
         let first = receiver("127.9.0.1:0", closed.clone()).unwrap();
         if let Ok(second) = receiver(&format!("127.9.0.2:{}", first.address.port()), closed) {
             return (first, second, is_closed);
@@ -141,7 +141,7 @@ fn receivers() -> (Upstream, Upstream, mpsc::Receiver<()>) {
     }
 }
 
-fn receiver(address: &str, closed: mpsc::Sender<()>) -> std::io::Result<Upstream> {
+fn receiver(address: &str, closed: mpsc::SyncSender<()>) -> std::io::Result<Upstream> {
     let closed = Mutex::new(closed);
     Upstream::on(address, None, move |talk| {
         while talk.hear() {
@@ -149,7 +149,7 @@ fn receiver(address: &str, closed: mpsc::Sender<()>) -> std::io::Result<Upstream
         }
         // The gateway also looks once whether somebody is there.
         if talk.heard() > 0 {
-            drop(closed.lock().unwrap().send(()));
+            closed.lock().unwrap().send(()).unwrap_or_default();
         }
     })
 }

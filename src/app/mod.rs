@@ -288,6 +288,10 @@ fn take_over(basis: Basis, runtime: &Runtime) -> anyhow::Result<(Given, Sockets,
     let config = &given.basis.config;
     let folder = config.store.folder();
     let Some((mut predecessor, handed)) = runtime.block_on(Predecessor::find(folder))? else {
+        open::is_free(&config.store).context(
+            "nothing was replaced: the gateway that runs over this data offers no sockets (`upgrade.sock`): it is of an earlier version, or the \
+             file system has none",
+        )?;
         tracing::info!(folder = %folder.display(), "no gateway runs over this data folder: there is nothing to replace");
         let sockets = Sockets::open(config, Handed::default())?;
         return Ok((given, sockets, None));

@@ -79,6 +79,18 @@ pub(super) async fn check(store: &Store, clock: &Arc<dyn Clock>) -> anyhow::Resu
     }
 }
 
+/// Whether no other process has the store open.
+///
+/// # Errors
+/// One has; of a store in Redis, its spool.
+pub(super) fn is_free(store: &Store) -> anyhow::Result<()> {
+    match store {
+        Store::Embedded(settings) => Embedded::is_free(&settings.path)?,
+        Store::Redis(settings) => Embedded::is_free(&settings.folder.join(spool::FOLDER))?,
+    }
+    Ok(())
+}
+
 /// Says what somebody should know, and refuses what would lose events.
 fn admit(findings: Vec<Finding>) -> anyhow::Result<()> {
     let mut refused = Vec::new();

@@ -180,6 +180,15 @@ impl Embedded {
         if path.join("FORMAT").exists() { salt(path).map(drop) } else { Ok(()) }
     }
 
+    /// Whether nobody has the store in `path` open, if there is one. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] names who has it.
+    pub fn is_free(path: &Path) -> Result<(), Error> {
+        directory::is_free(path)
+    }
+
     /// [`Embedded::open`] with other `options`, for tests.
     ///
     /// # Errors

@@ -388,8 +388,8 @@ const GONE: &str = "HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n";
 /// Its first connection answers one request, and answers it again when that is asked for; the second is told when that was written.
 fn answers_late(
     tls: Option<rustls::ServerConfig>,
-) -> (Upstream, std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>) {
-    let ((ask, asked), (tell, told)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+) -> (Upstream, std::sync::mpsc::SyncSender<()>, std::sync::mpsc::Receiver<()>) {
+    let ((ask, asked), (tell, told)) = (std::sync::mpsc::sync_channel(1), std::sync::mpsc::sync_channel(1));
     let first = parking_lot::Mutex::new((asked, tell));
     let script = move |talk: &mut super::upstream::Talk| {
         if talk.connection > 0 {

@@ -93,20 +93,7 @@ fn refuse_foreign(dir: &Path) -> Result<(), Error> {
 fn take_lock(dir: &Path) -> Result<Lock, Error> {
     let path = dir.join("lock");
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let mut file = opened.map_err(|error| failed(&path, &error))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => {
-            let mut pid = String::new();
-            let read = file.read_to_string(&mut pid);
-            let pid = if read.is_ok() && !pid.trim().is_empty() { pid.trim() } else { "unknown" };
-            return Err(Error::Locked(format!(
-                "process {pid} has {} open; stop it, or use another directory",
-                dir.display()
-            )));
-        }
-        Err(fs::TryLockError::Error(error)) => return Err(failed(&path, &error)),
-    }
+    let mut file = lock(dir, opened.map_err(|error| failed(&path, &error))?)?;
     let written = file
         .set_len(0)
         .and_then(|()| file.rewind())
@@ -114,6 +101,32 @@ fn take_lock(dir: &Path) -> Result<Lock, Error> {
     // The number is a courtesy to the next one; on a full disk the lock holds without it.
     drop(written);
     Ok(Lock { _file: file })
+}
+
+/// Whether nobody has the store in a directory open, if there is one. Changes nothing.
+///
+/// # Errors
+///
+/// [`Error::Locked`] names who has it.
+pub(super) fn is_free(dir: &Path) -> Result<(), Error> {
+    match File::open(dir.join("lock")) {
+        Ok(file) => lock(dir, file).map(drop),
+        // Nobody ever had it, or it is nobody's that we could ask.
+        Err(_) => Ok(()),
+    }
+}
+
+fn lock(dir: &Path, mut file: File) -> Result<File, Error> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let read = file.read_to_string(&mut pid);
+            let pid = if read.is_ok() && !pid.trim().is_empty() { pid.trim() } else { "unknown" };
+            Err(Error::Locked(format!("process {pid} has {} open; stop it, or use another directory", dir.display())))
+        }
+        Err(fs::TryLockError::Error(error)) => Err(failed(&dir.join("lock"), &error)),
+    }
 }
 
 fn new_salt() -> u32 {

@@ -58,6 +58,9 @@ const FIRST: u64 = (SHARDS_MAX as u64) << 43;
 /// Bytes of the disk that the spool of a store in Redis leaves free.
 const MIN_FREE: u64 = 1 << 30;
 
+/// Its name in the node's folder.
+pub const FOLDER: &str = "spool";
+
 /// How the two are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -129,7 +132,7 @@ pub fn before_redis(
     let local = settings.spool.then(|| {
         let spool = embedded::Settings {
             // Beside the node's name and token.
-            path: settings.folder.join("spool"),
+            path: settings.folder.join(FOLDER),
             durability: Durability::Fsync,
             max_bytes: None,
             min_free: MIN_FREE,
