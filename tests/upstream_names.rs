@@ -149,7 +149,7 @@ fn receiver(address: &str, closed: mpsc::SyncSender<()>) -> std::io::Result<Upst
         }
         // The gateway also looks once whether somebody is there.
         if talk.heard() > 0 {
-            drop(closed.lock().unwrap().send(()));
+            closed.lock().unwrap().send(()).unwrap_or_default();
         }
     })
 }

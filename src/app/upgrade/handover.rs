@@ -1,11 +1,17 @@
 //! The predecessor's side after `go`: it makes way, hands over, and goes on where its successor does not come to serve.
 
+use std::convert::Infallible;
+use std::time::Duration;
+
 use anyhow::Context as _;
 use tokio::time::timeout;
 
 use super::super::{Again, End, Given, Running, notify};
 use super::door::Successor;
 use super::{CUT, GAP};
+
+/// How often it is said that a successor takes long.
+const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// How making way came out.
 pub(in crate::app) enum Way {
@@ -94,6 +100,7 @@ impl Running {
         tracing::info!(process, "the store is closed and the sockets are the successor's");
         let serves = tokio::select! {
             serves = successor.serves() => serves,
+            never = says_that_it_waits(process) => match never {},
             name = signals.end() => {
                 tracing::info!(signal = name, process, "ending; the successor goes on by itself");
                 return Ok(End::Over);
@@ -122,5 +129,16 @@ impl Running {
         reloader.end().await;
         tracing::info!(process, "ended: the successor serves");
         Ok(End::Over)
+    }
+}
+
+/// A store whose index has to be built again takes minutes to open, and nobody is served meanwhile: it is said, until the successor serves.
+async fn says_that_it_waits(process: u32) -> Infallible {
+    loop {
+        tokio::time::sleep(SAID_EVERY).await;
+        tracing::warn!(
+            process,
+            "the successor has the store and does not serve yet; should it end, this process goes on"
+        );
     }
 }
