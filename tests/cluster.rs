@@ -91,15 +91,27 @@ log: {{ level: info }}
     }
 
     fn node(&self) -> Gateway {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("data")).unwrap();
-        std::fs::write(dir.path().join("data/admin-token"), TOKEN).unwrap();
+        self.node_in(folder())
+    }
+
+    /// One with this name: with the names it is known which shards are whose.
+    fn node_called(&self, name: &str) -> Gateway {
+        let dir = folder();
+        std::fs::write(dir.path().join("data/node"), name).unwrap();
         self.node_in(dir)
     }
 
     fn node_in(&self, dir: TempDir) -> Gateway {
         gateway(&self.yaml()).again_in(dir).start()
     }
+}
+
+/// A new node's folder.
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    std::fs::write(dir.path().join("data/admin-token"), TOKEN).unwrap();
+    dir
 }
 
 /// The nodes that one of them sees, and what each owns.
