@@ -7,6 +7,7 @@ mod moment;
 mod shard;
 mod trace;
 mod wait;
+pub mod written;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use serde::{Deserialize, Serialize};
 
 pub use shard::shard;
 pub use trace::{TRACEPARENT, TRACESTATE, Trace};
@@ -23,12 +25,12 @@ pub use wait::{WaitReason, WaitSplit};
 
 /// A moment on the monotonic clock, in microseconds. Deadlines, leases, windows and
 /// rates are computed on it; it is never stored and never shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mono(pub u64);
 
 /// A moment on the wall clock, in microseconds since 1970-01-01T00:00:00Z. It stamps
 /// events, judges signatures and writes due times; nothing waits on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Wall(pub u64);
 
 impl Mono {
@@ -98,7 +100,7 @@ pub struct Now {
 
 /// An accepted event's place in the store's order of commits. The first is 1; 0 stands
 /// for "before all". Order is decided by it and never by an event's id or time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Seq(pub u64);
 
 impl Seq {
@@ -120,7 +122,7 @@ impl fmt::Display for Seq {
 
 /// The name of one accepted request, the same on every attempt and on a replay:
 /// `evt_` and a UUID of version 7 (RFC 9562 §5.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EventId(pub [u8; 16]);
 
 impl EventId {
@@ -270,7 +272,7 @@ impl fmt::Display for Group {
 }
 
 /// The queue of one group, or of one part of it (`within`). Both names are written forms.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lane {
     /// Whose.
     pub group: Group,

@@ -10,6 +10,9 @@ use utoipa::ToSchema;
 use super::Admin;
 use super::api::rfc3339;
 use super::audit::Who;
+use super::nodes::Wanted;
+use super::nodes::whole::{self, Missing, Of, Whole};
+use super::problem::Problem;
 use crate::driver::{Alert, Tested};
 
 type Shared = State<Arc<Admin>>;
@@ -21,13 +24,19 @@ pub(super) struct AlertsView {
     firing: Vec<AlertJson>,
     /// The latest first; a hundred at most, since the start of the process.
     resolved: Vec<AlertJson>,
+    /// Nodes whose part is not in this, and why; left out where all of it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
 }
 
 /// An alert.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AlertJson {
     /// Its kind; docs/alerts.md lists all.
-    alert: &'static str,
+    alert: String,
+    /// The node that says so; left out where there is one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    node: String,
     /// `page` or `ticket`.
     severity: &'static str,
     /// `firing` or `resolved`.
@@ -45,17 +54,19 @@ pub(super) struct AlertJson {
     /// What is the case, with numbers.
     what: String,
     /// What that means.
-    means: &'static str,
+    means: String,
     /// What to do.
-    remedy: &'static str,
+    remedy: String,
     /// A command to paste.
     command: String,
 }
 
-impl From<Alert> for AlertJson {
-    fn from(alert: Alert) -> Self {
+impl From<Of<Alert>> for AlertJson {
+    fn from(of: Of<Alert>) -> Self {
+        let Of { node, it: alert } = of;
         Self {
-            alert: alert.name,
+            alert: alert.name.into(),
+            node,
             severity: alert.severity.as_str(),
             state: if alert.resolved.is_some() { "resolved" } else { "firing" },
             subject: alert.subject.map(Into::into),
@@ -64,8 +75,8 @@ impl From<Alert> for AlertJson {
             fired_at: rfc3339(alert.fired),
             resolved_at: alert.resolved.map(rfc3339),
             what: alert.what,
-            means: alert.means,
-            remedy: alert.remedy,
+            means: alert.means.into(),
+            remedy: alert.remedy.into(),
             command: alert.command,
         }
     }
@@ -74,29 +85,33 @@ impl From<Alert> for AlertJson {
 /// An alert as the status shows it: enough to know whether to look.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Firing {
-    alert: &'static str,
+    alert: String,
+    /// The node that says so; left out where there is one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    node: String,
     severity: &'static str,
     since: String,
     what: String,
 }
 
 /// What fires now, in short.
-pub(super) fn firing(admin: &Admin) -> Vec<Firing> {
-    let short = |alert: Alert| Firing {
-        alert: alert.name,
+pub(super) fn firing(whole: &Whole) -> Vec<Firing> {
+    let short = |Of { node, it: alert }: Of<Alert>| Firing {
+        alert: alert.name.into(),
+        node,
         severity: alert.severity.as_str(),
         since: rfc3339(alert.since),
         what: alert.what,
     };
-    admin.handle.alerts().firing().into_iter().map(short).collect()
+    whole.firing().into_iter().map(short).collect()
 }
 
 /// What fires now, and what resolved of late.
 #[utoipa::path(get, path = "/api/v1/alerts", tag = "node", responses((status = 200, description = "Both lists", body = AlertsView)))]
-pub(super) async fn list(State(admin): Shared) -> Json<AlertsView> {
-    let alerts = admin.handle.alerts();
-    let json = |list: Vec<Alert>| list.into_iter().map(AlertJson::from).collect();
-    Json(AlertsView { firing: json(alerts.firing()), resolved: json(alerts.resolved()) })
+pub(super) async fn list(State(admin): Shared) -> Result<Json<AlertsView>, Problem> {
+    let whole = whole::ask(&admin, Wanted { alerts: true, ..Wanted::default() }).await?;
+    let json = |list: Vec<Of<Alert>>| list.into_iter().map(AlertJson::from).collect();
+    Ok(Json(AlertsView { firing: json(whole.firing()), resolved: json(whole.resolved()), missing: whole.missing }))
 }
 
 /// What became of a test message.

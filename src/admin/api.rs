@@ -16,9 +16,11 @@ use super::Admin;
 use super::alerts::{Firing, firing};
 use super::dedicated::StatusJson;
 use super::name;
+use super::nodes::whole::{self, Missing, Of, Whole};
+use super::nodes::{Report, Wanted};
 use super::problem::{Problem, Refusal};
 use super::unseen;
-use crate::driver::{self, AttemptNote, GroupView, Handle, Record, SpoolUsage, Status, Story, Usage};
+use crate::driver::{self, AttemptNote, GroupView, Record, SpoolUsage, Status, Story, Usage};
 use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
 
@@ -60,7 +62,7 @@ pub(super) async fn readyz(State(admin): Shared) -> Response {
     }
 }
 
-fn not_ready(admin: &Admin) -> Option<String> {
+pub(super) fn not_ready(admin: &Admin) -> Option<String> {
     if admin.handle.is_draining() {
         return Some("this node is ending".to_owned());
     }
@@ -118,6 +120,55 @@ pub(super) struct StatusView {
     store: StoreView,
     /// What fires, pages first; `/alerts` has all of it.
     alerts: Vec<Firing>,
+    /// Of many nodes, how each stands; left out where there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<NodeStatus>,
+    /// Nodes whose part is not in this, and why; left out where all of it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
+}
+
+/// How one node of several stands.
+#[derive(Serialize, ToSchema)]
+struct NodeStatus {
+    node: String,
+    /// Whether it is the one that answers.
+    this: bool,
+    version: String,
+    uptime_s: u64,
+    ready: bool,
+    not_ready_reason: Option<String>,
+    draining: bool,
+    /// Pending events of its shards.
+    events: u64,
+    /// Since Redis last answered it.
+    silent_s: Option<f64>,
+    /// Null where there is none.
+    spool: Option<SpoolView>,
+}
+
+impl NodeStatus {
+    /// None where there is one node.
+    fn of_all(whole: &Whole, now: Wall) -> Vec<Self> {
+        let named = whole.reports().iter().enumerate().filter(|(_, report)| !report.node.is_empty());
+        named.map(|(at, report)| Self::of(at == 0, report, now)).collect()
+    }
+
+    fn of(this: bool, report: &Report, now: Wall) -> Self {
+        let stands = &report.stands;
+        Self {
+            node: report.node.clone(),
+            this,
+            version: stands.version.clone(),
+            uptime_s: stands.up.as_secs(),
+            ready: stands.not_ready.is_none(),
+            not_ready_reason: stands.not_ready.clone(),
+            draining: stands.draining,
+            events: stands.pending,
+            silent_s: stands.silent.map(|silent| silent.as_secs_f64()),
+            spool: stands.spool.map(|spool| SpoolView::of(spool, now)),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -134,13 +185,13 @@ struct StoreView {
     bytes: u64,
     free_bytes: u64,
     history_events: u64,
-    /// Since Redis last answered this node; null where the store is here.
+    /// Since Redis last answered the node that it has not answered for longest; null where the store is here.
     silent_s: Option<f64>,
     /// Null where there is none.
     spool: Option<SpoolView>,
 }
 
-/// What waits on this node for Redis to answer again.
+/// What waits on nodes for Redis to answer again.
 #[derive(Serialize, ToSchema)]
 struct SpoolView {
     events: u64,
@@ -157,28 +208,30 @@ impl SpoolView {
 }
 
 impl StoreView {
-    fn of(handle: &Handle, usage: &Usage) -> Self {
+    fn of(whole: &Whole, usage: &Usage, now: Wall) -> Self {
+        let sum = |of: fn(&Report) -> u64| whole.reports().iter().map(of).sum();
         Self {
-            bytes: usage.bytes,
+            bytes: sum(|report| report.stands.bytes),
             free_bytes: usage.free,
-            history_events: usage.history,
-            silent_s: usage.answered.map(|_| handle.store_silence(usage).as_secs_f64()),
-            spool: usage.spool.map(|spool| SpoolView::of(spool, handle.now().wall)),
+            history_events: sum(|report| report.stands.history),
+            silent_s: whole.silent().map(|silent| silent.as_secs_f64()),
+            spool: whole.spool().map(|spool| SpoolView::of(spool, now)),
         }
     }
 }
 
-/// How this node stands.
+/// How the gateway stands: version, readiness and uptime are this node's, all else is of all nodes.
 #[utoipa::path(get, path = "/api/v1/status", tag = "node", responses((status = 200, description = "How it stands", body = StatusView)))]
-pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
+pub(super) async fn status(State(admin): Shared) -> Result<Json<StatusView>, Problem> {
     let (handle, usage, now) = (&admin.handle, admin.handle.usage(), admin.handle.now());
     let started = handle.started();
     let not_ready_reason = not_ready(&admin);
-    let waited = tokio::time::timeout(BACKLOG_PATIENCE, handle.waited()).await;
+    let whole = whole::ask(&admin, Wanted { waited: true, alerts: true, ..Wanted::default() }).await?;
+    let (events, lanes) = whole.backlog();
     // The status comes also when the driver is held up.
     let upstream = tokio::time::timeout(BACKLOG_PATIENCE, handle.upstream()).await;
     let dedicated = upstream.into_iter().flatten().next().map(|info| StatusJson::of(&info.dedicated, now.wall));
-    Json(StatusView {
+    Ok(Json(StatusView {
         version: env!("CARGO_PKG_VERSION"),
         started_at: rfc3339(started.wall),
         uptime_s: now.mono.since(started.mono).as_secs(),
@@ -188,16 +241,18 @@ pub(super) async fn status(State(admin): Shared) -> Json<StatusView> {
         durability: admin.durability,
         sources: handle.sources().len(),
         backlog: BacklogView {
-            events: usage.pending,
-            lanes: usage.lanes,
-            overflow_events: handle.metrics().overflow_events.get(),
-            oldest_age_s: usage.oldest.map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
+            events,
+            lanes,
+            overflow_events: whole.reports().iter().map(|report| report.stands.overflow).sum(),
+            oldest_age_s: whole.oldest().map_or(Duration::ZERO, |oldest| now.wall.since(oldest)).as_secs_f64(),
         },
-        waited_ms: waited.ok().and_then(Result::ok).map(Waited),
+        waited_ms: whole.waited().map(Waited),
         dedicated,
-        store: StoreView::of(handle, &usage),
-        alerts: firing(&admin),
-    })
+        store: StoreView::of(&whole, &usage, now.wall),
+        alerts: firing(&whole),
+        nodes: NodeStatus::of_all(&whole, now.wall),
+        missing: whole.missing,
+    }))
 }
 
 /// The parameters of `/events`.
@@ -254,6 +309,9 @@ pub(super) struct EventsView {
     /// What to know where nothing was found: no source or group of this name was ever seen, and which may be meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+    /// Nodes that have events in their spools, which are not in this; left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -331,6 +389,7 @@ pub(super) async fn events(
     let note = if nothing { unseen::why_nothing(&admin, source.as_deref(), group.as_ref()).await? } else { None };
     Ok(Json(EventsView {
         note,
+        missing: whole::spooled_elsewhere(&admin).await?,
         events: page.records.into_iter().map(EventView::from).collect(),
         next: page.next.map(|seq| seq.0),
         searched_to: page.reached.map(rfc3339),
@@ -557,14 +616,20 @@ pub(super) struct RejectionsQuery {
 #[derive(Serialize, ToSchema)]
 pub(super) struct RejectionsView {
     rejections: Vec<RejectionView>,
+    /// Nodes whose part is not in this, and why; left out where all of it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
 }
 
 #[derive(Serialize, ToSchema)]
 struct RejectionView {
     at: String,
+    /// The node that refused it; left out where there is one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    node: String,
     source: String,
     peer: String,
-    reason: &'static str,
+    reason: String,
     message: String,
     method: String,
     path: String,
@@ -580,19 +645,21 @@ pub(super) async fn rejections(
 ) -> Result<Json<RejectionsView>, Problem> {
     let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
     let limit = checked(query.limit)?;
-    let view = |rejection: driver::Rejection| RejectionView {
+    let view = |Of { node, it: rejection }: Of<driver::Rejection>| RejectionView {
         at: rfc3339(rejection.at),
+        node,
         source: rejection.source.to_string(),
         peer: rejection.peer.to_string(),
-        reason: rejection.reason,
+        reason: rejection.reason.into(),
         message: rejection.message,
         method: rejection.method,
         path: rejection.path,
         headers: rejection.headers,
         body_bytes: rejection.body_bytes,
     };
-    let list = admin.handle.rejections().list(query.source.as_deref(), limit);
-    Ok(Json(RejectionsView { rejections: list.into_iter().map(view).collect() }))
+    let whole = whole::ask(&admin, Wanted { rejections: Some((query.source, limit)), ..Wanted::default() }).await?;
+    let rejections = whole.rejections(limit).into_iter().map(view).collect();
+    Ok(Json(RejectionsView { rejections, missing: whole.missing }))
 }
 
 /// The configuration in force, secrets masked.

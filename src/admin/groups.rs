@@ -17,6 +17,8 @@ use super::dedicated::DedicatedJson;
 use super::expiry::{self, expiry};
 use super::inside::{self, Inside};
 use super::name;
+use super::nodes::whole::{self, Missing};
+use super::nodes::{self, Wanted};
 use super::problem::{Problem, Refusal};
 use super::upstream::SLOTS_MAX;
 use super::{Admin, tenant, unseen, words};
@@ -49,6 +51,9 @@ pub(super) struct GroupsQuery {
 #[derive(Serialize, ToSchema)]
 pub(super) struct GroupsView {
     groups: Vec<GroupJson>,
+    /// Nodes whose part is not in this, and why; left out where all of it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
 }
 
 /// A group as the API shows it.
@@ -110,14 +115,15 @@ pub(super) async fn list(
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Problem::Parameter(format!("limit: expected 1 to {LIMIT_MAX}, found {limit}")));
     }
-    let groups = admin.handle.groups(sort, limit).await?;
+    let whole = whole::ask(&admin, Wanted { groups: vec![(sort, limit)], ..Wanted::default() }).await?;
     let changes: HashMap<Group, Live> = admin.handle.changes().await?.into_iter().collect();
     let now = admin.handle.now().wall;
     let json = |view: GroupView| {
         let change = changes.get(&view.group);
         GroupJson::of(view, change, now)
     };
-    Ok(Json(GroupsView { groups: groups.into_iter().map(json).collect() }))
+    let groups = whole.groups(0, sort, limit).into_iter().map(json).collect();
+    Ok(Json(GroupsView { groups, missing: whole.missing }))
 }
 
 /// The order that a list is asked for in: by age when it is not said.
@@ -166,7 +172,7 @@ async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
     let changes = admin.handle.changes().await?;
     let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
     let view = admin.handle.group(group).await?;
-    let note = shared_lane(admin, &view).await?;
+    let note = shared_lane(admin, &view).await?.or_else(|| nodes::ownerless(admin, &view.group));
     Ok(GroupJson { note, ..GroupJson::of(view, change.as_ref(), admin.handle.now().wall) })
 }
 
@@ -344,13 +350,10 @@ pub(super) fn taken_back(only: Option<&str>) -> String {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Closed {
     /// Whether its breaker was open, or a `Retry-After` held it.
-    closed: bool,
-}
-
-impl Closed {
-    pub(super) fn of(closed: bool) -> Json<Self> {
-        Json(Self { closed })
-    }
+    pub(super) closed: bool,
+    /// Nodes on which it is not closed, for they did not answer; left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) missing: Vec<Missing>,
 }
 
 /// Closes the group's breaker, and ends a `Retry-After` that holds it.
@@ -361,7 +364,7 @@ pub(super) async fn close_breaker(
     query: Result<Query<GroupQuery>, QueryRejection>,
 ) -> Result<Json<Closed>, Problem> {
     let group = GroupQuery::group(query)?;
-    Ok(Closed::of(close(&admin, who, &group).await?))
+    Ok(Json(Closed { closed: close(&admin, who, &group).await?, missing: Vec::new() }))
 }
 
 /// The same, without the answer.

@@ -17,7 +17,7 @@ const SCANNED_MAX: usize = 500;
 const NAMED_MAX: usize = 8;
 
 /// Held order keys that are named, those held longest.
-const HELD_MAX: usize = 10;
+pub(super) const HELD_MAX: usize = 10;
 
 /// What stands in a group's lanes.
 #[derive(Serialize)]
@@ -60,10 +60,16 @@ pub(super) struct HeldJson {
 
 /// Looks at the group's newest pending events and at its held keys; how much is bounded.
 pub(super) async fn of(admin: &Admin, group: &Group) -> Result<Inside, Problem> {
+    let held = admin.handle.held(group.clone(), HELD_MAX).await?;
+    with(admin, group, held).await
+}
+
+/// The same with the held keys as the group's owner knows them: the first, and how many there are.
+pub(super) async fn with(admin: &Admin, group: &Group, held: (Vec<Held>, usize)) -> Result<Inside, Problem> {
     let status = vec![Status::Queued, Status::InFlight, Status::Retrying];
     let query = Query { group: Some(group.clone()), status, limit: SCANNED_MAX, ..Query::default() };
     let records = admin.handle.events(query).await?.records;
-    let (keys, held_count) = admin.handle.held(group.clone(), HELD_MAX).await?;
+    let (keys, held_count) = held;
     let mut held = Vec::with_capacity(keys.len());
     for key in keys {
         held.push(shown(admin, group, key).await?);

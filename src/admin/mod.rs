@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::any;
+use axum::routing::{any, post};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -136,7 +136,9 @@ impl Admin {
     }
 
     /// This node is one among others: what concerns them is asked of them, over `relay`.
-    pub fn join(&self, seat: Arc<Seat>, relay: Relay) {
+    pub fn join(self: &Arc<Self>, seat: Arc<Seat>, relay: Relay) {
+        self.handle.reach(Arc::clone(&seat), nodes::remover(Arc::downgrade(self)));
+        self.audit.share(&seat);
         self.others.get_or_init(|| (seat, relay));
     }
 
@@ -160,6 +162,14 @@ impl Admin {
     /// A wrong token came from there: waits for as long as its answer is held back.
     async fn hold_back(&self, from: Option<IpAddr>) {
         tokio::time::sleep(self.guesses.wrong(from, self.handle.now().mono)).await;
+    }
+
+    /// Alerts that fire; where there are several nodes, those of all of them a few seconds ago.
+    fn firing(&self) -> usize {
+        match self.others.get() {
+            Some(_) => self.dashboard.firing(),
+            None => self.handle.alerts().firing().len(),
+        }
     }
 
     fn access(&self) -> Arc<Access> {
@@ -221,6 +231,8 @@ async fn converse(stream: TcpStream, router: Router, gives_way: GivesWay) {
 
 fn router(admin: Arc<Admin>) -> Router {
     routes::router()
+        .route(nodes::REPORT, post(nodes::report))
+        .route(nodes::REMOVE, post(nodes::remove).layer(DefaultBodyLimit::max(nodes::REMOVE_BYTES_MAX)))
         .route("/api", any(api::unknown))
         .route("/api/{*path}", any(api::unknown))
         .method_not_allowed_fallback(api::method_not_allowed)

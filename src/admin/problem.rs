@@ -39,6 +39,8 @@ pub(super) enum Problem {
     Parameter(String),
     /// The body is longer than any change.
     TooLarge,
+    /// Another node, which it concerns, refused it; its status and its words.
+    Elsewhere(StatusCode, String),
     /// The store could not answer now.
     Store(String),
     /// What was asked for is damaged on the disk, for good; the store's words with the place.
@@ -132,6 +134,7 @@ impl Problem {
             ),
             Self::Conflict(what) => (StatusCode::CONFLICT, what, "look at it again: it may have changed meanwhile"),
             Self::Parameter(what) => (StatusCode::BAD_REQUEST, what, "see the reference in docs/api.md"),
+            Self::Elsewhere(status, error) => (status, error, "the node that it concerns says so; look at it again"),
             Self::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is longer than {BODY_MAX} bytes, and no change is"),

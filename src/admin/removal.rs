@@ -16,6 +16,8 @@ use super::Admin;
 use super::api::{EventPath, EventView, event_id, rfc3339};
 use super::audit::Who;
 use super::groups::{GroupQuery, has_its_queue, json};
+use super::nodes::Wanted;
+use super::nodes::whole::{self, Missing, Of};
 use super::problem::{Problem, Refusal};
 use crate::driver::{Action, Job, JobRefusal, Record, Removal, Removed, Status, Target};
 use crate::event::{Group, Wall};
@@ -73,6 +75,7 @@ pub(super) async fn end(admin: &Admin, who: Who, id: &str, removal: Removal) -> 
             Ok(record)
         }
         Some(Removed::InFlight) => Err(conflict(&Record { status: Status::InFlight, ..record })),
+        Some(Removed::Moved) => Err(Problem::Store(format!("the shard of {id} is just moving to another node"))),
         Some(Removed::Gone) | None => Err(conflict(&record)),
     }
 }
@@ -130,6 +133,9 @@ pub(super) struct Plan {
 #[derive(Serialize, ToSchema)]
 pub(super) struct JobJson {
     id: u64,
+    /// The node that works on it; left out where there is one, and where it alone is asked for.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    node: String,
     action: &'static str,
     group: String,
     state: &'static str,
@@ -145,6 +151,7 @@ impl From<Job> for JobJson {
     fn from(job: Job) -> Self {
         Self {
             id: job.id,
+            node: String::new(),
             action: job.action.as_str(),
             group: job.group,
             state: job.state.as_str(),
@@ -253,12 +260,18 @@ pub(super) async fn begin(admin: &Admin, who: Who, group: &Group, action: Action
 #[derive(Serialize, ToSchema)]
 pub(super) struct JobsJson {
     jobs: Vec<JobJson>,
+    /// Nodes whose part is not in this, and why; left out where all of it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
 }
 
 /// Jobs that run, and that ended of late.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "groups", responses((status = 200, description = "All of them", body = JobsJson)))]
-pub(super) async fn jobs(State(admin): Shared) -> Json<JobsJson> {
-    Json(JobsJson { jobs: admin.handle.jobs().into_iter().map(JobJson::from).collect() })
+pub(super) async fn jobs(State(admin): Shared) -> Result<Json<JobsJson>, Problem> {
+    let whole = whole::ask(&admin, Wanted { jobs: true, ..Wanted::default() }).await?;
+    let json = |Of { node, it }: Of<Job>| JobJson { node, ..it.into() };
+    let jobs = whole.jobs().into_iter().map(json).collect();
+    Ok(Json(JobsJson { jobs, missing: whole.missing }))
 }
 
 /// Which job.

@@ -15,6 +15,8 @@ use super::Admin;
 use super::api::{EventPath, event_id, rfc3339, statuses, time};
 use super::audit::Who;
 use super::groups::{json, told};
+use super::nodes::Wanted;
+use super::nodes::whole::{self, Missing, Of};
 use super::problem::{Problem, Refusal};
 use super::{name, openapi};
 use crate::driver::{Filter, NoReplay, NotReplayed, Plan, ReplayView, Replayed, Status};
@@ -115,6 +117,9 @@ struct FilterJson {
 #[schema(as = Replay)]
 pub(super) struct ReplayJson {
     id: String,
+    /// The node that works on it; left out where there is one, and where it alone is asked for.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    node: String,
     /// `running`, `paused`, `cancelled` or `done`.
     state: &'static str,
     filter: FilterJson,
@@ -138,11 +143,17 @@ pub(super) struct ReplayJson {
     /// Events a second that had their attempt.
     rate: f64,
     eta_s: Option<f64>,
+    /// Of one that is cancelled, what could not be taken back, and why; left out where all of it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct ReplaysView {
     replays: Vec<ReplayJson>,
+    /// Nodes whose part is not in this, and why; left out where all of it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
 }
 
 /// An event that is pending again.
@@ -246,8 +257,11 @@ pub(super) async fn begin(admin: &Admin, who: Who, filter: Filter) -> Result<Rep
 
 /// Replays, the newest first; of those that are over, the last hundred.
 #[utoipa::path(get, path = "/api/v1/replays", tag = "replays", responses((status = 200, description = "All of them", body = ReplaysView)))]
-pub(super) async fn list(State(admin): Shared) -> Json<ReplaysView> {
-    Json(ReplaysView { replays: admin.handle.replays().into_iter().map(ReplayJson::from).collect() })
+pub(super) async fn list(State(admin): Shared) -> Result<Json<ReplaysView>, Problem> {
+    let whole = whole::ask(&admin, Wanted { replays: true, ..Wanted::default() }).await?;
+    let json = |Of { node, it }: Of<ReplayView>| ReplayJson { node, ..it.into() };
+    let replays = whole.replays().into_iter().map(json).collect();
+    Ok(Json(ReplaysView { replays, missing: whole.missing }))
 }
 
 /// One replay.
@@ -302,19 +316,25 @@ pub(super) async fn cancel(
     who: Who,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ReplayJson>, Problem> {
-    Ok(Json(end(&admin, who, number(id)?).await?.into()))
+    let (view, note) = end(&admin, who, number(id)?).await?;
+    Ok(Json(ReplayJson { note, ..view.into() }))
 }
 
-/// Ends a replay.
-pub(super) async fn end(admin: &Admin, who: Who, number: u64) -> Result<ReplayView, Problem> {
-    let view = admin.handle.cancel_replay(number).await?;
+/// Ends a replay. With it, what of it goes on nevertheless.
+pub(super) async fn end(admin: &Admin, who: Who, number: u64) -> Result<(ReplayView, Option<String>), Problem> {
+    let (view, note) = admin.handle.cancel_replay(number).await?;
     admin.audit(who, &name_of(&view), "cancelled");
-    Ok(view)
+    Ok((view, note))
 }
 
 /// What a replay is called.
 pub(super) fn name_of(view: &ReplayView) -> String {
-    format!("{PREFIX}{}", view.number)
+    named(view.number)
+}
+
+/// The same by its number.
+pub(super) fn named(number: u64) -> String {
+    format!("{PREFIX}{number}")
 }
 
 fn number(id: Result<Path<String>, PathRejection>) -> Result<u64, Problem> {
@@ -404,6 +424,7 @@ impl From<ReplayView> for ReplayJson {
         let eta = (view.rate > 0.0 && !view.standing.is_over()).then(|| view.left as f64 / view.rate);
         Self {
             id: name_of(&view),
+            node: String::new(),
             state: view.standing.as_str(),
             filter: FilterJson::of(&view.filter),
             created_at: rfc3339(view.created),
@@ -423,6 +444,7 @@ impl From<ReplayView> for ReplayJson {
                 .collect(),
             rate: view.rate,
             eta_s: eta,
+            note: None,
         }
     }
 }

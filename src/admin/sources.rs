@@ -14,9 +14,11 @@ use super::api::{rfc3339, unreadable};
 use super::audit::Who;
 use super::expiry::expiry;
 use super::groups::json;
+use super::nodes::Wanted;
+use super::nodes::whole::{self, Missing, Whole};
 use super::problem::{Problem, Refusal};
 use super::unseen::nearest;
-use crate::driver::{Hold, NewGroups, SourceHold, SourceInfo};
+use crate::driver::{Hold, SourceHold, SourceInfo};
 use crate::event::Wall;
 
 type Shared = State<Arc<Admin>>;
@@ -24,6 +26,9 @@ type Shared = State<Arc<Admin>>;
 #[derive(Serialize, ToSchema)]
 pub(super) struct SourcesView {
     sources: Vec<SourceView>,
+    /// Nodes whose part is not in this, and why; left out where all of it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
 }
 
 /// A source as the API shows it.
@@ -39,7 +44,7 @@ pub(super) struct SourceView {
     state: &'static str,
     /// Who holds it, since when and until when; null: it runs.
     held: Option<HeldView>,
-    /// Its pending events; null while those from before the start are being counted.
+    /// Its pending events; null while those from before the start are being counted, and with a store in Redis, which does not count them.
     backlog: Option<u64>,
     accepted: u64,
     /// Groups that it had never had before, in the last minute; null where the signature covers the key, or none came.
@@ -57,8 +62,9 @@ struct HeldView {
 }
 
 impl SourceView {
-    fn of(admin: &Admin, source: &SourceInfo, new_groups: &[NewGroups]) -> Self {
+    fn of(admin: &Admin, source: &SourceInfo, whole: &Whole) -> Self {
         let hold = admin.handle.held_source(&source.name);
+        let counts = whole.source(&source.name);
         Self {
             name: source.name.to_string(),
             path: source.path.clone(),
@@ -68,9 +74,9 @@ impl SourceView {
             key_signed: source.key_signed,
             state: state(hold.as_ref()),
             held: hold.map(HeldView::from),
-            backlog: admin.handle.backlog_of(&source.name),
-            accepted: admin.handle.metrics().accepted_of(&source.name),
-            new_groups_per_minute: new_groups.iter().find(|new| new.source == source.name).map(|new| new.per_minute),
+            backlog: counts.backlog,
+            accepted: counts.accepted,
+            new_groups_per_minute: counts.new_groups,
         }
     }
 }
@@ -93,9 +99,10 @@ impl From<SourceHold> for HeldView {
 /// The sources that are served.
 #[utoipa::path(get, path = "/api/v1/sources", tag = "sources", responses((status = 200, description = "In the order of the configuration", body = SourcesView)))]
 pub(super) async fn list(State(admin): Shared) -> Result<Json<SourcesView>, Problem> {
-    let new_groups = admin.handle.new_groups().await?;
-    let view = |source: &SourceInfo| SourceView::of(&admin, source, &new_groups);
-    Ok(Json(SourcesView { sources: admin.handle.sources().iter().map(view).collect() }))
+    let whole = whole::ask(&admin, Wanted { sources: true, ..Wanted::default() }).await?;
+    let view = |source: &SourceInfo| SourceView::of(&admin, source, &whole);
+    let sources = admin.handle.sources().iter().map(view).collect();
+    Ok(Json(SourcesView { sources, missing: whole.missing }))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -132,7 +139,8 @@ pub(super) async fn patch(
     let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
     change(&admin, who, &query.name, &patch.state, patch.expires.as_deref()).await?;
     let source = known(&admin, &query.name)?;
-    Ok(Json(SourceView::of(&admin, &source, &admin.handle.new_groups().await?)))
+    let whole = whole::ask(&admin, Wanted { sources: true, ..Wanted::default() }).await?;
+    Ok(Json(SourceView::of(&admin, &source, &whole)))
 }
 
 /// Has a source run, wait or run dry, and leaves a line in the list of changes.

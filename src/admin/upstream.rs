@@ -6,6 +6,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
+use axum::http::Method;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,8 +15,10 @@ use super::api::{rfc3339, unreadable};
 use super::audit::Who;
 use super::expiry::expiry;
 use super::groups::{Closed, Ends, ends, json, ms, parts, rate, taken_back, told, written};
+use super::nodes::whole::{self, Missing, Of};
+use super::nodes::{self, Wanted};
 use super::problem::Problem;
-use crate::driver::{AddressState, AddressView, BreakerState, Expiry, Live, Rate, UpstreamChange};
+use crate::driver::{AddressState, AddressView, BreakerState, Ended, Expiry, Live, Rate, UpstreamChange, UpstreamInfo};
 use crate::event::{Mono, Wall};
 
 type Shared = State<Arc<Admin>>;
@@ -46,6 +49,23 @@ pub(super) struct UpstreamView {
     addresses: Vec<AddressJson>,
     /// What people changed; null: all is as the file says.
     change: Option<ChangeJson>,
+    /// Of many nodes, how each sees it: breakers are theirs, and of them the worst stands above; left out where there is one node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<NodeJson>,
+    /// Nodes whose part is not in this, and why; left out where all of it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Missing>,
+}
+
+/// The upstream as one node sees it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NodeUpstream)]
+struct NodeJson {
+    node: String,
+    breaker: BreakerJson,
+    /// Its attempts in flight.
+    busy: u32,
+    attempt_median_ms: Option<f64>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -154,7 +174,9 @@ impl ChangeJson {
 /// The upstream as a whole.
 #[utoipa::path(get, path = "/api/v1/upstream", tag = "upstream", responses((status = 200, description = "How it stands", body = UpstreamView)))]
 pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Problem> {
-    let info = admin.handle.upstream().await?;
+    let whole = whole::ask(&admin, Wanted { upstream: true, ..Wanted::default() }).await?;
+    let now = admin.handle.now().mono;
+    let info = whole.upstream().ok_or(Ended)?;
     let slots = info.slots;
     Ok(Json(UpstreamView {
         paused: info.paused,
@@ -162,7 +184,7 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
         rate: info.rate.map(|Rate { events, per }| written(events, per)),
         last_success: info.last.success.map(rfc3339),
         last_failure: info.last.failure.map(|last| FailureJson { at: rfc3339(last.at), error: last.error }),
-        breaker: BreakerJson::of(info.breaker, admin.handle.now().mono),
+        breaker: BreakerJson::of(info.breaker, now),
         slots: SlotsJson {
             busy: slots.busy,
             slow: slots.slow,
@@ -173,9 +195,23 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
         outbreak: info.outbreak,
         attempt_median_ms: info.median.map(ms),
         active_groups: info.active_groups,
-        addresses: admin.handle.addresses().into_iter().map(AddressJson::of).collect(),
+        addresses: whole.addresses().into_iter().map(AddressJson::of).collect(),
         change: (!info.live.is_empty()).then(|| ChangeJson::of(&info.live)),
+        nodes: whole.upstreams().into_iter().map(|of| NodeJson::of(of, now)).collect(),
+        missing: whole.missing,
     }))
+}
+
+impl NodeJson {
+    fn of(of: Of<UpstreamInfo>, now: Mono) -> Self {
+        let Of { node, it: info } = of;
+        Self {
+            node,
+            breaker: BreakerJson::of(info.breaker, now),
+            busy: info.slots.busy,
+            attempt_median_ms: info.median.map(ms),
+        }
+    }
 }
 
 /// What may be changed of the upstream while it runs; what is left out stays as it is. Its other numbers are the file's, which is
@@ -265,19 +301,24 @@ pub(super) async fn take_back(admin: &Admin, who: Who, only: Option<&str>) -> Re
     Ok(())
 }
 
-/// Closes the upstream's breaker, and ends a `Retry-After` that holds everybody.
+/// Closes the upstream's breaker on all nodes, and ends a `Retry-After` that holds everybody.
 #[utoipa::path(post, path = "/api/v1/upstream/close-breaker", tag = "upstream", responses((status = 200, description = "Whether anything held it", body = Closed)))]
 pub(super) async fn close_breaker(State(admin): Shared, who: Who) -> Result<Json<Closed>, Problem> {
-    Ok(Closed::of(close(&admin, who).await?))
+    let (closed, missing) = close(&admin, who).await?;
+    Ok(Json(Closed { closed, missing }))
 }
 
-/// The same, without the answer.
-pub(super) async fn close(admin: &Admin, who: Who) -> Result<bool, Problem> {
-    let closed = admin.handle.close_breaker(None).await?;
-    if closed {
+/// The same, without the answer: whether anything held it on any node, and where it holds on since that node did not answer.
+pub(super) async fn close(admin: &Admin, who: Who) -> Result<(bool, Vec<Missing>), Problem> {
+    let here = admin.handle.close_breaker(None).await?;
+    let call = (Method::POST, "/api/v1/upstream/close-breaker");
+    let (there, missing) = nodes::tell_others(admin, who, call, &serde_json::json!({})).await;
+    let closed =
+        here || there.iter().any(|answer| answer.get("closed").and_then(serde_json::Value::as_bool) == Some(true));
+    if closed && !who.is_relayed {
         admin.audit(who, THE_UPSTREAM, "breaker closed by hand");
     }
-    Ok(closed)
+    Ok((closed, missing))
 }
 
 #[cfg(test)]

@@ -316,7 +316,7 @@ impl Running {
         let mut admin_task = JoinSet::new();
         admin_task.spawn(admin::serve(Arc::clone(&admin), tokio::net::TcpListener::from_std(admin_listener)?));
         if let (Some(tenants), Some(listener)) = (tenants.clone(), tenant_listener) {
-            admin_task.spawn(tenant::serve(tenants, tokio::net::TcpListener::from_std(listener)?));
+            admin_task.spawn(tenant::serve(tenants, Arc::clone(&admin), tokio::net::TcpListener::from_std(listener)?));
         }
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
         let otlp = Otlp::start(handle.clone(), config.otlp.as_deref())?;

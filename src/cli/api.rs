@@ -313,17 +313,21 @@ pub(super) fn upstream(upstream: &Upstream) -> u8 {
     }
 }
 
-/// The upstream as a whole, and below it its addresses, where there are several.
+/// The upstream as a whole, and below it its addresses and how each node sees it, where there are several.
 fn whole(upstream: &Value) -> String {
     let mut upstream = upstream.clone();
-    let addresses = upstream.as_object_mut().and_then(|fields| fields.remove("addresses")).unwrap_or_default();
-    match addresses.as_array() {
-        Some(several) if several.len() > 1 => {
-            let rows = table(&json!({ "addresses": addresses }), "addresses", &ADDRESS_COLUMNS);
-            format!("{}\n{rows}", lines(&upstream))
-        }
-        _ => lines(&upstream),
+    let mut part = |name: &str| upstream.as_object_mut().and_then(|fields| fields.remove(name)).unwrap_or_default();
+    let (addresses, nodes, _missing) = (part("addresses"), part("nodes"), part("missing"));
+    let mut text = lines(&upstream);
+    if addresses.as_array().is_some_and(|several| several.len() > 1) {
+        text += "\n";
+        text += &table(&json!({ "addresses": addresses }), "addresses", &ADDRESS_COLUMNS);
     }
+    if nodes.is_array() {
+        text += "\n";
+        text += &table(&json!({ "nodes": nodes }), "nodes", &NODE_COLUMNS);
+    }
+    text
 }
 
 const GROUP_COLUMNS: [Column; 11] = [
@@ -349,6 +353,13 @@ const ADDRESS_COLUMNS: [Column; 8] = [
     ("FAILURES", "failures", true),
     ("CHECK", "check", false),
     ("LAST FAILURE", "last_failure", false),
+];
+
+const NODE_COLUMNS: [Column; 4] = [
+    ("NODE", "node", false),
+    ("BUSY", "busy", true),
+    ("ATTEMPT ms", "attempt_median_ms", true),
+    ("BREAKER", "breaker", false),
 ];
 
 const OVERRIDE_COLUMNS: [Column; 2] = [("GROUP", "group", false), ("WHAT A PERSON SAID", "what", false)];

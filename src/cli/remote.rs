@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
-use super::{FAILED, complain, print, with_causes};
+use super::{FAILED, complain, print, table, with_causes};
 use crate::app::{Options, TOKEN_FILE};
 
 /// The gateway answers from memory or an index.
@@ -72,7 +72,10 @@ pub(super) fn shown(
 ) -> u8 {
     match ask(remote, method, path, body) {
         Ok(answer) if remote.json => print(format!("{answer:#}\n").as_bytes()),
-        Ok(answer) => print(text(&answer).as_bytes()),
+        Ok(answer) => {
+            let missing = table::missing(&answer).into_iter().map(|line| line + "\n");
+            print(std::iter::once(text(&answer)).chain(missing).collect::<String>().as_bytes())
+        }
         Err(message) => complain(&message, FAILED),
     }
 }

@@ -8,11 +8,18 @@ use serde_json::Value;
 /// A column: its head, the field it shows, and whether it stands to the right.
 pub(super) type Column = (&'static str, &'static str, bool);
 
-/// The rows of `list` as a table; the last column is not padded.
+/// Which of several nodes a row is of.
+const NODE: Column = ("NODE", "node", false);
+
+/// The rows of `list` as a table; the last column is not padded. Rows that are of one node each say of which.
 pub(super) fn table(answer: &Value, list: &str, columns: &[Column]) -> String {
     let rows: Vec<&Value> = answer.get(list).and_then(Value::as_array).into_iter().flatten().collect();
     if rows.is_empty() {
         return format!("no {list}\n");
+    }
+    let mut columns = columns.to_vec();
+    if rows.iter().any(|row| row.get(NODE.1).is_some_and(Value::is_string)) && !columns.iter().any(|c| c.1 == NODE.1) {
+        columns.insert(1.min(columns.len()), NODE);
     }
     let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|c| cell(row.get(c.1))).collect()).collect();
     let width = |at: usize, head: &str| {
@@ -31,6 +38,16 @@ pub(super) fn table(answer: &Value, list: &str, columns: &[Column]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// What of several nodes is not in an answer, a line each.
+pub(super) fn missing(answer: &Value) -> Vec<String> {
+    let missing = answer.get("missing").and_then(Value::as_array).into_iter().flatten();
+    let line = |one: &Value| match one.get("node").and_then(Value::as_str) {
+        Some(node) => format!("{} is not in this: {}", escaped(node), cell(one.get("why"))),
+        None => cell(one.get("why")),
+    };
+    missing.map(line).collect()
 }
 
 /// An object as lines of `name: value`.
@@ -124,6 +141,18 @@ mod tests {
             "ID      GROUP  ATTEMPTS  TYPE\nevt_1   a             3  \\u{1b}[2J\nevt_22  bb           10  -\n";
         assert_eq!(table(&answer, "events", &columns), expected);
         assert_eq!(table(&json!({ "events": [] }), "events", &columns), "no events\n");
+    }
+
+    #[test]
+    fn rows_of_several_nodes_say_of_which_and_what_is_missing_is_named() {
+        let answer = json!({
+            "jobs": [{ "id": 1, "node": "node-a", "state": "running" }, { "id": 2, "node": "node-b", "state": "done" }],
+            "missing": [{ "node": "node-c", "why": "no answer" }, { "node": null, "why": "5 of 64 shards have no owner" }],
+        });
+        let expected = "ID  NODE    STATE\n 1  node-a  running\n 2  node-b  done\n";
+        assert_eq!(table(&answer, "jobs", &[("ID", "id", true), ("STATE", "state", false)]), expected);
+        assert_eq!(missing(&answer), ["node-c is not in this: no answer", "5 of 64 shards have no owner"]);
+        assert_eq!(missing(&json!({})), [""; 0]);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //!   rests is struck out by whoever comes next.
 //! - `views` hash: node → what it shows of itself to people.
 //! - `changes` hash and `version`: what people changed, one field a part, and a number that grows with every change.
+//! - `audit` sorted set: what people did of late, by when (microseconds), each once.
+//! - `numbers` hash: what is numbered over all nodes → the last number.
 //! - `resting` hash: shard, epoch and seq → until when an attempt of a lost node may be at the upstream, and whose it is.
 //!
 //! Every script may be carried out twice, as a call may that had no answer. Only the clock of Redis is compared with itself.
@@ -26,6 +28,12 @@ static BEAT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/b
 static PUT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/put.lua")));
 /// Attempts of lost nodes.
 static REST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/rest.lua")));
+
+/// Notes of what people did that stay.
+pub(super) const NOTES_KEPT: usize = 500;
+
+/// Notes in one call.
+const NOTES_MAX: usize = 100;
 
 /// What a node says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -155,6 +163,35 @@ impl Board {
         let found: Vec<(String, u64)> = self.call(call).await?;
         let read = |(group, left): (String, u64)| Some((Group::from_written(&group)?, Duration::from_millis(left)));
         Ok(found.into_iter().filter_map(read).collect())
+    }
+
+    /// Notes what people did, each with when (microseconds since 1970); the latest stay.
+    pub(super) async fn note(&self, notes: &[(u64, String)]) -> Result<(), Error> {
+        let key = self.tag.key("audit");
+        for notes in notes.chunks(NOTES_MAX) {
+            let mut call = Call::command(&self.tag, "ZADD").arg(&key);
+            for (at, note) in notes {
+                call = call.arg(*at).arg(note);
+            }
+            self.call::<Value>(call.durable()).await?;
+        }
+        let keep = -(i64::try_from(NOTES_KEPT).unwrap_or(i64::MAX)) - 1;
+        let call = Call::command(&self.tag, "ZREMRANGEBYRANK").arg(&key).arg(0).arg(keep.to_string());
+        self.call::<Value>(call).await.map(drop)
+    }
+
+    /// What people did of late, on any node, the latest first.
+    pub(super) async fn noted(&self) -> Result<Vec<String>, Error> {
+        self.call(Call::command(&self.tag, "ZREVRANGE").arg(self.tag.key("audit")).arg(0).arg(NOTES_KEPT - 1)).await
+    }
+
+    /// The next number of a kind, above `last`. No two calls give the same.
+    pub(super) async fn draw(&self, kind: &str, last: u64) -> Result<u64, Error> {
+        let key = self.tag.key("numbers");
+        let more = |by: u64| Call::command(&self.tag, "HINCRBY").arg(&key).arg(kind).arg(by).durable();
+        let drawn: u64 = self.call(more(1)).await?;
+        // What counted before was thrown away: go on where this node was.
+        if drawn > last { Ok(drawn) } else { self.call(more(last + 1 - drawn)).await }
     }
 
     /// Shows this node to people, and gives what all nodes show.

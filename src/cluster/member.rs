@@ -30,6 +30,10 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Two beats are no closer than this, whatever happens.
 const EVERY_MIN: Duration = Duration::from_millis(20);
 
+/// And how often it renews the leases of its shards, at most. What a lost one renewed last before its end is what its successors wait
+/// for less than for itself: so far apart the ends of both leases may be.
+const RENEWS: Duration = Duration::from_secs(1);
+
 /// A beat without an answer for this long is given up, to try the next one.
 const WITHIN: Duration = Duration::from_secs(2);
 
@@ -135,6 +139,7 @@ impl Member {
             clock,
             reports: report,
             puts: Mutex::default(),
+            notes: Mutex::default(),
             wake: Notify::new(),
             leaving: AtomicBool::new(false),
             weight: AtomicU64::new(0),
@@ -339,6 +344,7 @@ impl Member {
 
     /// Writes what people changed here to the board; what cannot be written stays for the next time.
     async fn publish(&mut self) {
+        self.publish_notes().await;
         let puts: Vec<_> = self.seat.puts.lock().iter().cloned().collect();
         if puts.is_empty() {
             return;
@@ -349,10 +355,22 @@ impl Member {
         }
     }
 
-    /// Renews the leases of all shards, a few times within each.
+    /// The same of notes of what people did.
+    async fn publish_notes(&self) {
+        let notes: Vec<(u64, String)> = self.seat.notes.lock().iter().cloned().collect();
+        if notes.is_empty() {
+            return;
+        }
+        match self.board.note(&notes).await {
+            Ok(()) => self.seat.notes.lock().retain(|note| !notes.contains(note)),
+            Err(error) => tracing::debug!(%error, "what a person did is told to other nodes when Redis answers"),
+        }
+    }
+
+    /// Renews the leases of all shards, several times within each.
     fn renew(&mut self) {
         let (now, lease) = (self.now(), self.settings.lease);
-        if self.renewing || now.since(self.renewed) < lease / 5 {
+        if self.renewing || now.since(self.renewed) < RENEWS.min(lease / 5) {
             return;
         }
         let held: Vec<(Shard, Epoch)> =

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc};
 
-use super::board::{Board, NodeView};
+use super::board::{Board, NOTES_KEPT, NodeView};
 use super::permits::Permits;
 use crate::clock::Clock;
 use crate::event::{Group, Seq};
@@ -39,6 +39,8 @@ pub struct Seat {
     pub(super) reports: mpsc::Sender<Report>,
     /// Changes that are not on the board yet.
     pub(super) puts: Mutex<VecDeque<Put>>,
+    /// Notes of what people did here that are not on the board yet, each with when.
+    pub(super) notes: Mutex<VecDeque<(u64, String)>>,
     /// Something is to be done before the next beat.
     pub(super) wake: Notify,
     pub(super) leaving: AtomicBool,
@@ -129,6 +131,33 @@ impl Seat {
         !self.puts.lock().is_empty()
     }
 
+    /// Notes for all nodes what people did here: `note` is text of the callers' common form, and at is when, in microseconds since 1970. Of very
+    /// many that cannot be told the latest stay.
+    pub fn remember(&self, notes: impl IntoIterator<Item = (u64, String)>) {
+        let mut waiting = self.notes.lock();
+        waiting.extend(notes);
+        let over = waiting.len().saturating_sub(NOTES_KEPT);
+        waiting.drain(..over);
+        drop(waiting);
+        self.wake.notify_one();
+    }
+
+    /// What people did of late, on any node, the latest first.
+    ///
+    /// # Errors
+    /// Redis is away.
+    pub async fn noted(&self) -> Result<Vec<String>, Error> {
+        self.board.noted().await
+    }
+
+    /// The next number of a kind, above `last`; no two nodes draw the same.
+    ///
+    /// # Errors
+    /// Redis is away.
+    pub async fn draw(&self, kind: &str, last: u64) -> Result<u64, Error> {
+        self.board.draw(kind, last).await
+    }
+
     /// From now on this node takes nothing over, and the others plan without it.
     pub fn begin_leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
@@ -144,8 +173,19 @@ impl Seat {
     /// The node that holds the group's shard, as last seen; `None` where nobody says so.
     #[must_use]
     pub fn owner_of(&self, group: &Group) -> Option<NodeView> {
-        let shard = self.shard_of(group).0;
-        self.nodes.read().iter().find(|node| node.held.contains(&shard)).cloned()
+        self.holder_of(self.shard_of(group))
+    }
+
+    /// The node that holds the shard of an event, as last seen; `None` where nobody says so.
+    #[must_use]
+    pub fn holder_of_event(&self, seq: Seq) -> Option<NodeView> {
+        self.holder_of(Shard(seq.section()))
+    }
+
+    /// The node that holds a shard, as last seen; `None` where nobody says so.
+    #[must_use]
+    pub fn holder_of(&self, shard: Shard) -> Option<NodeView> {
+        self.nodes.read().iter().find(|node| node.held.contains(&shard.0)).cloned()
     }
 
     /// Shows this node to the others' people, as text of their common form.

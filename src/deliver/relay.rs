@@ -16,8 +16,8 @@ use super::fetch::chain;
 /// For all of a try. A node that is asked for what it holds in memory answers at once.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest answer: a list of groups has at most a thousand of them.
-const ANSWER_MAX: usize = 8 << 20;
+/// Longest answer, bytes: ten thousand groups, with the longest names.
+const ANSWER_MAX: usize = 32 << 20;
 
 /// Sends a request to a node, and gives its answer; an error is words.
 pub type Relay = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, String>> + Send + Sync>;

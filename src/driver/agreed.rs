@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::change::{Change, Dated, InParts, Live, UpstreamChange};
 use super::run::Driver;
+use super::sources::SourceHold;
 use crate::event::{Group, Now, Wall};
 
 /// What the names of all parts of the upstream's changes begin with.
@@ -18,6 +19,9 @@ const UPSTREAM: &str = "upstream/";
 
 /// And of groups', before the group.
 const GROUP: &str = "group/";
+
+/// And of holds of sources, before the source.
+const SOURCE: &str = "source/";
 
 /// A name, and its value; `None` where it ends.
 type Put = (String, Option<String>);
@@ -41,6 +45,7 @@ fn puts<C: InParts + Serialize>(
 struct Agreed {
     groups: BTreeMap<Group, Live>,
     upstream: Live<UpstreamChange>,
+    sources: BTreeMap<String, SourceHold>,
 }
 
 impl Agreed {
@@ -49,7 +54,10 @@ impl Agreed {
     fn read(entries: &[(String, String)], now: Wall) -> Self {
         let mut agreed = Self::default();
         for (name, value) in entries {
-            if name.starts_with(UPSTREAM) {
+            if let Some(source) = name.strip_prefix(SOURCE) {
+                let hold = serde_json::from_str::<SourceHold>(value).ok().filter(|hold| !hold.is_over(now));
+                agreed.sources.extend(hold.map(|hold| (source.to_owned(), hold)));
+            } else if name.starts_with(UPSTREAM) {
                 add(&mut agreed.upstream, value);
             } else if let Some((group, _part)) = name.strip_prefix(GROUP).and_then(|rest| rest.rsplit_once('/'))
                 && let Some(group) = Group::from_written(group)
@@ -86,6 +94,14 @@ impl Driver {
         }
     }
 
+    /// All nodes are told how a source is held, or that it runs.
+    pub(super) fn agree_on_source(&self, source: &str) {
+        if let Some(nodes) = &self.nodes {
+            let hold = self.shared.held.of(source).and_then(|hold| serde_json::to_string(&hold).ok());
+            nodes.seat().put([(format!("{SOURCE}{source}"), hold)]);
+        }
+    }
+
     /// What people changed on any node holds here from now on.
     pub(super) fn adopt(&mut self, entries: &[(String, String)], now: Now) {
         let unsaid = self.nodes.as_ref().is_some_and(|nodes| nodes.seat().has_puts());
@@ -93,7 +109,7 @@ impl Driver {
             // What was changed here is not among it; it comes again with that.
             return;
         }
-        let Agreed { groups, upstream } = Agreed::read(entries, now.wall);
+        let Agreed { groups, upstream, sources } = Agreed::read(entries, now.wall);
         match self.policies.adopt(groups) {
             Ok(changed) => {
                 for group in changed {
@@ -102,6 +118,9 @@ impl Driver {
                 }
             }
             Err(error) => tracing::warn!(error, "changes of groups by other nodes do not hold here"),
+        }
+        if let Err(error) = self.shared.held.adopt(sources, &mut self.engine, now) {
+            tracing::warn!(error, "pauses and drains of sources by other nodes do not hold here");
         }
         match self.upstream.adopt(upstream) {
             Ok(true) => self.apply_upstream(now),
@@ -128,6 +147,7 @@ mod tests {
 
     use super::*;
     use crate::driver::change::Expiry;
+    use crate::driver::sources::Hold;
 
     const NOW: Wall = Wall(1_700_000_000_123_456);
 
@@ -174,6 +194,15 @@ mod tests {
         );
         apply(&mut board, puts(&name, &Live::<Change>::default(), ["weight", "paused", "rate"]));
         assert_eq!(read(&board, NOW), Agreed::default());
+    }
+
+    #[test]
+    fn a_source_is_held_by_its_whole_name_until_its_end() {
+        let hold = |ends| SourceHold { held: Hold::Paused, since: NOW.0, ends, by: "api".to_owned() };
+        let entry = |name: &str, hold: &SourceHold| (format!("{SOURCE}{name}"), serde_json::to_string(hold).unwrap());
+        let entries =
+            [entry("/hooks/a", &hold(None)), entry("b", &hold(Some(NOW.0))), ("source/c".to_owned(), "?".to_owned())];
+        assert_eq!(Agreed::read(&entries, NOW).sources, BTreeMap::from([("/hooks/a".to_owned(), hold(None))]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::agreed;
@@ -73,7 +74,7 @@ pub(super) enum Command {
 }
 
 /// The upstream as a whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpstreamInfo {
     /// Whether a person paused it.
     pub paused: bool,
@@ -95,6 +96,8 @@ pub struct UpstreamInfo {
     pub outbreak: bool,
     /// The median of late attempts.
     pub median: Option<Duration>,
+    /// Worker time of all groups in the last minute: their shares are parts of it.
+    pub worker: Duration,
     /// Groups with pending events.
     pub active_groups: usize,
     /// Dedicated slots.
@@ -133,7 +136,9 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::Cancel(group, reply) => answer(reply, driver.engine.cancel(&group, now)),
         Command::Hung(older, reply) => answer(reply, driver.engine.hung_attempts(older, now.mono)),
         Command::Remove(targets, removal, reply) => {
-            driver.delivery.removals.begin(targets, removal, reply, &mut driver.engine, now);
+            let nodes = driver.nodes.as_ref();
+            let is_here = |seq| nodes.is_none_or(|nodes| nodes.has(seq));
+            driver.delivery.removals.begin(targets, removal, reply, (&mut driver.engine, is_here), now);
         }
         Command::Work(job, reply) => {
             driver.begin(job);
@@ -154,6 +159,7 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
                 slots: engine.slots(),
                 outbreak: engine.in_outbreak(),
                 median: engine.median(),
+                worker: engine.worker_time(now.mono),
                 active_groups: engine.active_groups(),
                 dedicated: engine.dedicated(now.mono),
             };
@@ -175,10 +181,15 @@ pub(super) fn obey(driver: &mut Driver, command: Command, now: Now) {
         Command::CloseBreaker(Some(group), reply) => answer(reply, driver.engine.close_group_breaker(&group, now)),
         Command::CloseBreaker(None, reply) => answer(reply, driver.engine.close_breaker(now)),
         Command::HoldSource(what, by, expiry, reply) => {
-            answer(reply, driver.shared.held.hold(what, by, expiry, &mut driver.engine, now));
+            let source = Arc::clone(&what.0);
+            let held = driver.shared.held.hold(what, by, expiry, &mut driver.engine, now);
+            driver.agree_on_source(&source);
+            answer(reply, held);
         }
         Command::ResumeSource(source, reply) => {
-            answer(reply, driver.shared.held.resume(&source, &mut driver.engine, now));
+            let resumed = driver.shared.held.resume(&source, &mut driver.engine, now);
+            driver.agree_on_source(&source);
+            answer(reply, resumed);
         }
         Command::Replay(job, reply) => {
             driver.work_on(job);

@@ -370,7 +370,8 @@ impl Delivery {
     /// Why an event is dead: one whose replay was taken back stands as before, with the reason of its own death.
     fn before(&self, seq: Seq, reason: &str) -> Box<str> {
         let tracker = self.followed.get(&seq).filter(|_| reason == engine::WITHDRAWN);
-        tracker.and_then(|(tracker, _)| tracker.reason(seq)).unwrap_or_else(|| reason.into())
+        let known = tracker.and_then(|(tracker, _)| tracker.reason(seq));
+        known.or_else(|| self.removals.reason(seq)).unwrap_or_else(|| reason.into())
     }
 
     /// Tells the engine what ended.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::delivery::Done;
 use super::replay::{End, Out, Tracker};
 use crate::event::Seq;
-use crate::store::{LaneStore, Status};
+use crate::store::{LaneStore, Status, Story};
 
 /// Events looked at in one go; a replay has no more than some hundred under way.
 const LOOK_MAX: usize = 256;
@@ -16,18 +16,22 @@ pub(super) async fn look(store: Arc<dyn LaneStore>, out: Vec<(Arc<Tracker>, Out)
     for (tracker, out) in out.into_iter().take(LOOK_MAX) {
         let Ok(found) = store.find(out.id).await else { continue };
         // Past its retention it has ended, and nobody knows how any more.
-        let end = found.map_or(Some(End::Withdrawn), |story| end(story.record.status, story.record.seq, out.seq));
+        let end = found.map_or(Some(End::Withdrawn), |Story { record, .. }| {
+            end(record.status, record.attempts, (record.seq, out.seq))
+        });
         ended.extend(end.map(|end| (tracker, out.seq, end)));
     }
     Done::Followed(ended)
 }
 
-/// How the first attempt of an event ended that was made pending as `seq`; `None` while it has not.
-fn end(status: Status, now_at: Seq, seq: Seq) -> Option<End> {
+/// How the first attempt of an event ended that was made pending as `seq`, where it has had so many attempts since; `None` while it has not.
+fn end(status: Status, attempts: u32, (now_at, seq): (Seq, Seq)) -> Option<End> {
     match status {
         // It is another replay's by now.
         _ if now_at != seq => Some(End::Withdrawn),
         Status::Queued | Status::InFlight => None,
+        // It was taken back before one, and stands as it had ended before.
+        status if !status.is_pending() && attempts == 0 => Some(End::Withdrawn),
         Status::Retrying => Some(End::Retrying),
         Status::Delivered => Some(End::Delivered),
         Status::Dead | Status::Discarded | Status::Suppressed => Some(End::Dead),
@@ -40,11 +44,13 @@ mod tests {
 
     #[test]
     fn what_waits_has_not_ended_and_what_was_replayed_again_is_not_ours() {
-        assert_eq!(end(Status::Queued, Seq(5), Seq(5)), None);
-        assert_eq!(end(Status::InFlight, Seq(5), Seq(5)), None);
-        assert_eq!(end(Status::Retrying, Seq(5), Seq(5)), Some(End::Retrying));
-        assert_eq!(end(Status::Delivered, Seq(5), Seq(5)), Some(End::Delivered));
-        assert_eq!(end(Status::Dead, Seq(5), Seq(5)), Some(End::Dead));
-        assert_eq!(end(Status::Queued, Seq(9), Seq(5)), Some(End::Withdrawn));
+        let first = |status, attempts| end(status, attempts, (Seq(5), Seq(5)));
+        assert_eq!(first(Status::Queued, 0), None);
+        assert_eq!(first(Status::InFlight, 1), None);
+        assert_eq!(first(Status::Retrying, 1), Some(End::Retrying));
+        assert_eq!(first(Status::Delivered, 1), Some(End::Delivered));
+        assert_eq!(first(Status::Dead, 1), Some(End::Dead));
+        assert_eq!(first(Status::Dead, 0), Some(End::Withdrawn));
+        assert_eq!(end(Status::Queued, 0, (Seq(9), Seq(5))), Some(End::Withdrawn));
     }
 }

@@ -97,7 +97,7 @@ impl JobState {
 /// One job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its name: jobs are numbered from 1 and no number is used again.
+    /// Its name: jobs of all nodes are numbered from 1 and no number is used again.
     pub id: u64,
     /// What it does.
     pub action: Action,
@@ -151,8 +151,12 @@ pub(super) async fn work(job: Job, facts: WeakSender<Fact>, shared: Arc<Shared>)
         };
         let targets = page.records.iter().filter_map(Target::of).collect();
         // The driver is ending: the job goes on after the next start.
-        let Ok(results) = remove(&facts, targets, job.action.removal()).await else { return };
-        shared.jobs.went_on(job.id, &results);
+        let Ok(all) = batch(&job, &facts, targets, &shared).await else { return };
+        if !all {
+            // Whose owner could not be asked waits still: the same page has it again, and nothing else.
+            tokio::time::sleep(AGAIN).await;
+            continue;
+        }
         let Some(next) = page.next else { break };
         query.behind = Some(next);
         let now = shared.clock.now().mono;
@@ -200,6 +204,26 @@ fn list_of(job: &Job, status: Vec<Status>, limit: usize) -> Query {
 async fn later(job: &Job, error: &Error) {
     tracing::warn!(%error, job = job.id, "a job could not read the store; it is tried again");
     tokio::time::sleep(AGAIN).await;
+}
+
+/// Ends a page of events, each where its shard is. False when some of them have to be asked for again.
+async fn batch(job: &Job, facts: &WeakSender<Fact>, targets: Vec<Target>, shared: &Shared) -> Result<bool, Ended> {
+    let (here, there) = shared.sorted(targets);
+    let mut results = remove(facts, here, job.action.removal()).await?;
+    let mut all = true;
+    for (section, targets) in there {
+        match shared.remove_there(section, targets, job.action.removal()).await {
+            Ok(ended) => results.extend(ended),
+            Err(why) => {
+                all = false;
+                tracing::warn!(job = job.id, shard = section, why, "a part of a job waits for the owner of a shard");
+            }
+        }
+    }
+    let before = results.len();
+    results.retain(|result| *result != Removed::Moved);
+    shared.jobs.went_on(job.id, &results);
+    Ok(all && results.len() == before)
 }
 
 async fn remove(facts: &WeakSender<Fact>, targets: Vec<Target>, removal: Removal) -> Result<Vec<Removed>, Ended> {
@@ -252,7 +276,9 @@ impl Handle {
             ended: None,
             by,
         };
-        let job = self.shared.jobs.begin(job)?;
+        let last = self.shared.jobs.last();
+        let id = self.shared.next_number("jobs", last).await.map_err(JobRefusal::Unwritten)?;
+        let job = self.shared.jobs.begin(Job { id, ..job })?;
         self.ask(|reply| super::command::Command::Work(job.clone(), reply)).await.map_err(|Ended| JobRefusal::Ended)?;
         Ok(job)
     }

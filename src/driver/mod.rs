@@ -13,6 +13,7 @@ pub mod change;
 mod command;
 mod dedicated;
 mod delivery;
+pub mod elsewhere;
 mod followed;
 pub mod job;
 pub mod live;
@@ -35,8 +36,8 @@ mod traced;
 mod upstream;
 mod watch;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -67,6 +68,8 @@ pub use change::{Change, Dated, Expiry, InParts, Live, UpstreamChange};
 use command::Command;
 pub use command::UpstreamInfo;
 use dedicated::Promoted;
+use elsewhere::Others;
+pub use elsewhere::RemoveThere;
 use job::Jobs;
 pub use job::{Action, Job, JobRefusal, JobState};
 pub use live::{Answered, Unanswered};
@@ -252,6 +255,7 @@ struct Shared {
     rejections: Rejections,
     replays: Arc<Replays>,
     jobs: Jobs,
+    others: OnceLock<Others>,
     alerts: Alerts,
     /// A group to ask the store about when none is known yet; kept, for it is asked with every request.
     anybody: Group,
@@ -330,6 +334,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         rejections: Rejections::default(),
         replays,
         jobs,
+        others: OnceLock::new(),
         alerts,
         anybody: Group::fallback(),
         started,

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastbloom::BloomFilter;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::admission::part;
@@ -51,9 +52,10 @@ const SAVED_EVERY: Duration = Duration::from_mins(10);
 const MAGIC: &[u8] = b"fairlane known groups 1, fastbloom 0.17\n";
 
 /// What stands about a source's new groups.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewGroups {
     /// Which source.
+    #[serde(with = "crate::event::written::shared")]
     pub source: Arc<str>,
     /// Groups that it never had before, in the last whole minute or in the one that runs, whichever had more. One that is in overflow
     /// counts with each of its events.

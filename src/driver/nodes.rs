@@ -227,6 +227,12 @@ impl Nodes {
         self.holdings.get(&seq.section()).is_some_and(|holding| holding.state != State::Lost)
     }
 
+    /// Whether the engine has an event's shard, and this node settles for it.
+    pub(super) fn has(&self, seq: Seq) -> bool {
+        let holding = self.holdings.get(&seq.section());
+        holding.is_some_and(|holding| matches!(holding.state, State::Ours | State::Leaving(_)))
+    }
+
     /// What a read of a lane belongs to: the ownership of its shard.
     pub(super) fn mark(&self, lane: &Lane) -> u64 {
         let section = self.seat.shard_of(&lane.group).0;

@@ -3,25 +3,28 @@
 //! A refused request leaves nothing on disk. Here stays what a person needs to mend a sender: when, who, why in words, and
 //! which headers came, values of headers that may hold a secret or a signature masked.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::event::Wall;
 
 /// One refused request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejection {
     /// When it came.
     pub at: Wall,
     /// The source it was for; empty when there is none at its path.
+    #[serde(with = "crate::event::written::shared")]
     pub source: Arc<str>,
     /// Who sent it.
     pub peer: IpAddr,
     /// The kind of fault, as in metrics.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// What was expected and what was found.
     pub message: String,
     /// The method.
@@ -72,7 +75,7 @@ mod tests {
             at: Wall(at),
             source: source.into(),
             peer: IpAddr::from([127, 0, 0, 1]),
-            reason: "bad_signature",
+            reason: "bad_signature".into(),
             message: String::new(),
             method: "POST".into(),
             path: "/".into(),

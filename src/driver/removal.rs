@@ -6,22 +6,27 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::command::Command;
+use super::replay::Out;
 use super::{Ended, Handle};
 use crate::engine::{Engine, Removal};
 use crate::event::{EventId, Group, Lane, Now, Seq};
 use crate::store::{Record, Status};
 
 /// One event to end, as the store has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Target {
     seq: Seq,
     id: EventId,
     lane: Lane,
+    #[serde(with = "crate::event::written::shared")]
     source: Arc<str>,
     retrying: bool,
+    /// Why it had died, of one whose replay is taken back.
+    reason: Box<str>,
 }
 
 impl Target {
@@ -36,12 +41,22 @@ impl Target {
             }
         };
         let (id, lane, source) = (record.id, record.lane.clone(), Arc::clone(&record.source));
-        Some(Self { seq: record.seq, id, lane, source, retrying })
+        Some(Self { seq: record.seq, id, lane, source, retrying, reason: Box::default() })
+    }
+
+    /// An event that a replay has under way, to be taken back before its attempt.
+    pub(super) fn of_replay(out: Out) -> Self {
+        let Out { seq, id, lane, source, reason, .. } = out;
+        Self { seq, id, lane, source, retrying: false, reason }
+    }
+
+    pub(super) fn seq(&self) -> Seq {
+        self.seq
     }
 }
 
 /// What became of the wish to end an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Removed {
     /// It has ended, durably; where it held an order key, the next event of that goes on.
     Ended,
@@ -49,6 +64,8 @@ pub enum Removed {
     InFlight,
     /// It waits for nothing any more.
     Gone,
+    /// Its shard is another node's, or is just being taken over: whoever owns it can end it.
+    Moved,
 }
 
 /// Who is answered with what, when all of a batch are durable.
@@ -63,6 +80,7 @@ pub(super) struct Ending {
     pub(super) source: Arc<str>,
     pub(super) id: EventId,
     pub(super) group: Group,
+    reason: Box<str>,
     batch: u64,
 }
 
@@ -81,18 +99,24 @@ impl Removals {
         targets: Vec<Target>,
         removal: Removal,
         reply: oneshot::Sender<Vec<Removed>>,
-        engine: &mut Engine,
+        (engine, is_here): (&mut Engine, impl Fn(Seq) -> bool),
         now: Now,
     ) {
+        let ends = |engine: &mut Engine, target: &Target| match removal {
+            Removal::Withdraw(was) => engine.withdraw(&target.lane, target.seq, was, now),
+            _ => engine.remove(&target.lane, target.seq, removal, target.retrying, now),
+        };
         self.last += 1;
         let mut batch = Batch { results: Vec::with_capacity(targets.len()), left: 0, reply };
         for target in targets {
-            let result = if engine.is_under_way(target.seq) {
+            let result = if !is_here(target.seq) {
+                Removed::Moved
+            } else if engine.is_under_way(target.seq) {
                 Removed::InFlight
-            } else if engine.remove(&target.lane, target.seq, removal, target.retrying, now) {
+            } else if ends(engine, &target) {
                 batch.left += 1;
-                let Target { seq, id, lane, source, .. } = target;
-                self.ending.insert(seq, Ending { source, id, group: lane.group, batch: self.last });
+                let Target { seq, id, lane, source, reason, .. } = target;
+                self.ending.insert(seq, Ending { source, id, group: lane.group, reason, batch: self.last });
                 Removed::Ended
             } else {
                 Removed::Gone
@@ -101,6 +125,11 @@ impl Removals {
         }
         self.batches.insert(self.last, batch);
         self.answer(self.last);
+    }
+
+    /// Why an event had died whose replay is being taken back for another node; `None` where nobody said so.
+    pub(super) fn reason(&self, seq: Seq) -> Option<Box<str>> {
+        self.ending.get(&seq).map(|ending| ending.reason.clone()).filter(|reason| !reason.is_empty())
     }
 
     /// The end of an event is durable: what is known of it, where a person had it ended.

@@ -414,7 +414,7 @@ impl Alarm {
 }
 
 /// How an event had ended that was requeued.
-fn was_of(status: Status) -> Was {
+pub(super) fn was_of(status: Status) -> Was {
     match status {
         Status::Delivered => Was::Delivered,
         Status::Discarded => Was::Discarded,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::Expiry;
 use crate::engine::Engine;
-use crate::event::{Lane, Now};
+use crate::event::{Lane, Now, Wall};
 use crate::store::notebook::Notebook;
 
 /// What is held.
@@ -40,6 +40,13 @@ pub struct SourceHold {
     pub ends: Option<u64>,
     /// Who began it: the way, and the address it came from where that is known.
     pub by: String,
+}
+
+impl SourceHold {
+    /// Whether its end has come.
+    pub(super) fn is_over(&self, now: Wall) -> bool {
+        self.ends.is_some_and(|at| at <= now.0)
+    }
 }
 
 /// The sources that are held; shared with those who take requests and those who make attempts.
@@ -115,9 +122,8 @@ impl SourceTable {
 
     /// Ends what has expired, and says whose it was.
     pub(super) fn expire(&self, engine: &mut Engine, now: Now) -> Vec<String> {
-        let is_over = |hold: &SourceHold| hold.ends.is_some_and(|at| at <= now.wall.0);
         let (over, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.held.read().clone().into_iter().partition(|(_, hold)| is_over(hold));
+            self.held.read().clone().into_iter().partition(|(_, hold)| hold.is_over(now.wall));
         if over.is_empty() {
             return Vec::new();
         }
@@ -128,6 +134,29 @@ impl SourceTable {
         let expired: Vec<String> = over.into_keys().collect();
         expired.iter().for_each(|source| self.unpark(source, engine, now));
         expired
+    }
+
+    /// These are held from now on and no others, as all nodes have agreed.
+    ///
+    /// # Errors
+    /// It could not be written down, in words; nothing changed.
+    pub(super) fn adopt(
+        &self,
+        next: BTreeMap<String, SourceHold>,
+        engine: &mut Engine,
+        now: Now,
+    ) -> Result<(), String> {
+        let before = self.held.read().clone();
+        if before == next {
+            return Ok(());
+        }
+        let paused = |all: &BTreeMap<String, SourceHold>, name: &str| {
+            all.get(name).is_some_and(|hold| hold.held == Hold::Paused)
+        };
+        let freed: Vec<String> = before.keys().filter(|name| !paused(&next, name)).cloned().collect();
+        self.keep(next)?;
+        freed.iter().for_each(|source| self.unpark(source, engine, now));
+        Ok(())
     }
 
     fn keep(&self, next: BTreeMap<String, SourceHold>) -> Result<(), String> {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{Dedication, Ending, Engine, Notice};
 use crate::event::{Group, Mono, Wall};
 use crate::metrics::Metrics;
@@ -12,7 +14,7 @@ use crate::metrics::Metrics;
 const LINES_MAX: u32 = 4;
 
 /// A failure, and when it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// When the attempt ended.
     pub at: Wall,
@@ -21,7 +23,7 @@ pub struct Failure {
 }
 
 /// How the upstream answered most recently, since this process began.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastAnswers {
     /// When an attempt last succeeded.
     pub success: Option<Wall>,

@@ -21,6 +21,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::settings::Dedicated;
 use crate::event::{Group, Mono};
 
@@ -37,7 +39,7 @@ const LOOK_MIN: Duration = Duration::from_millis(100);
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
 /// Where a group stands with slots of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Dedication {
     /// It demands no more than others.
     Steady,
@@ -72,7 +74,7 @@ impl Dedication {
 }
 
 /// A group that demands much, as people see it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DedicatedView {
     /// Where it stands.
     pub state: Dedication,
@@ -87,7 +89,7 @@ pub struct DedicatedView {
 }
 
 /// Dedicated slots as a whole.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DedicatedInfo {
     /// Groups that may have slots of their own at one time; 0: off.
     pub max: u32,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::request::Verdict;
 use crate::event::{Group, Lane, Seq, Wall};
 
@@ -77,7 +79,7 @@ pub enum Scope {
 }
 
 /// How a person ends an event without delivering it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Removal {
     /// To the dead letters, so that the events behind it go on (R7).
     Skip,
@@ -93,7 +95,7 @@ pub enum Removal {
 pub const WITHDRAWN: &str = "its replay was cancelled before an attempt";
 
 /// How a replayed event had ended before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Was {
     /// The upstream had it.
     Delivered,

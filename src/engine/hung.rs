@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::Engine;
 use crate::event::{Group, Mono};
 
 /// A group's attempts that have been under way for long.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HungAttempts {
     /// Whose.
     pub group: Group,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::live::{LiveId, Unserved};
 use crate::event::{Group, Lane, Mono, Seq, WaitSplit, Wall};
 
@@ -130,7 +132,7 @@ pub enum Verdict {
 }
 
 /// The order in which [`Engine::groups`](super::Engine::groups) lists them; each descending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sort {
     /// By the age of the oldest pending event.
     Age,
@@ -143,7 +145,7 @@ pub enum Sort {
 }
 
 /// Where a group stands. A group is in exactly one of these (I2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
     /// It has nothing that could go.
     Idle,
@@ -187,7 +189,7 @@ impl State {
 }
 
 /// A group as people see it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupView {
     /// Which.
     pub group: Group,
@@ -247,7 +249,7 @@ pub struct GroupView {
 }
 
 /// An order key that is held: its head has failed and will be tried again, and the events behind it wait for that.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The key.
     pub key: Group,
@@ -264,7 +266,7 @@ pub struct Held {
 }
 
 /// Who holds the slots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slots {
     /// Attempts in flight.
     pub busy: u32,
@@ -281,7 +283,7 @@ pub struct Slots {
 }
 
 /// A breaker's position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BreakerState {
     /// Attempts go.
     Closed,

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// What holds for everybody. [`Settings::default`] is the documented configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -132,7 +134,7 @@ fn part(slots: u32, share: f64) -> u32 {
 }
 
 /// So many events in such a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     /// How many; at least 1.
     pub events: u32,

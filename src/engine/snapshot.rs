@@ -87,6 +87,12 @@ impl Engine {
         self.upstream.durations.median_us().map(Duration::from_micros)
     }
 
+    /// Worker time of all groups in the last minute.
+    #[must_use]
+    pub fn worker_time(&self, now: Mono) -> Duration {
+        Duration::from_micros(self.minute.worker_us(now))
+    }
+
     /// Groups with pending events or live requests.
     #[must_use]
     pub fn active_groups(&self) -> usize {

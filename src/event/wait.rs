@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// What an event waits for at a moment. One reason holds at a time, so the parts of a wait add up to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum WaitReason {
     /// Other events of its own group went first.
     OwnLane,
@@ -108,7 +110,7 @@ impl WaitReason {
 }
 
 /// A wait, split by what it was for. The parts add up to the wait.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitSplit {
     /// Each reason once, none of them empty; most waits have one or two, and a wait of nothing takes no memory.
     parts: Vec<(WaitReason, Duration)>,

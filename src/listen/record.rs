@@ -41,7 +41,7 @@ impl Came<'_> {
             at: self.front.clock.now().wall,
             source: self.found.map_or_else(|| Arc::from(""), |found| Arc::clone(&found.source.name)),
             peer: self.connection.peer,
-            reason,
+            reason: reason.into(),
             message,
             method: head::shown(self.parts.method.as_str().as_bytes()),
             path: head::shown(self.parts.uri.path().as_bytes()),

@@ -1,5 +1,7 @@
 //! The metrics of alerts: how many of each kind fire, how many fired, and what became of their messages.
 
+use std::borrow::Cow;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,7 +12,7 @@ use super::names::Names;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AlertLabel {
-    alert: &'static str,
+    alert: Cow<'static, str>,
 }
 
 /// What is counted of alerts.
@@ -42,11 +44,11 @@ impl AlertMetrics {
 
     /// So many alerts of this kind fire.
     pub fn firing(&self, alert: &'static str, count: u64) {
-        self.firing.get_or_create(&AlertLabel { alert }).set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.firing.get_or_create(&AlertLabel { alert: alert.into() }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// An alert of this kind fired.
-    pub fn fired(&self, alert: &'static str) {
+    pub fn fired(&self, alert: Cow<'static, str>) {
         self.fired.get_or_create(&AlertLabel { alert }).inc();
     }
 

@@ -57,6 +57,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, EventId, Group, KeySource, Lane, Mono, Seq, WaitSplit, Wall};
 
@@ -99,6 +100,12 @@ pub trait LaneStore: Send + Sync + 'static {
 
     /// Events, pending and ended, in the order of their seqs.
     fn list(&self, query: Query) -> BoxFuture<'_, Result<Page, Error>>;
+
+    /// The seq of the youngest event there is; of a store in shards, of each shard that has had events.
+    fn newest(&self) -> BoxFuture<'_, Result<Vec<Seq>, Error>> {
+        let list = self.list(Query { limit: 1, ..Query::default() });
+        Box::pin(async move { Ok(list.await?.records.iter().map(|record| record.seq).collect()) })
+    }
 
     /// Whether an event of `group` may be stored now. Answers from memory, without waiting.
     fn admits(&self, group: &Group) -> Result<(), Refusal>;
@@ -328,7 +335,7 @@ pub struct Story {
 }
 
 /// Where an event stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Status {
     /// Waits for its first attempt.
     Queued,
@@ -449,7 +456,7 @@ pub struct Usage {
 }
 
 /// Sizes of a spool. None of it counts in the [`Usage`] of the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolUsage {
     /// Events that the store does not have yet.
     pub events: u64,

@@ -258,6 +258,10 @@ impl LaneStore for Redis {
         Box::pin(self.list_events(query))
     }
 
+    fn newest(&self) -> BoxFuture<'_, Result<Vec<Seq>, Error>> {
+        Box::pin(self.newest_of_all())
+    }
+
     fn admits(&self, group: &Group) -> Result<(), Refusal> {
         self.is_open().map_err(|_| Refusal::Unavailable)?;
         self.admission.admits(group)

@@ -86,6 +86,11 @@ fn a_list_over_shards_is_in_the_order_of_commits() {
             let up = Query { oldest_first: true, ..everything(limit) };
             assert_eq!(listed(&node.store, up).await, committed, "{limit} a page, oldest first");
         }
+        let from_the_first = Query { oldest_first: true, behind: Some(Seq(0)), ..everything(7) };
+        assert_eq!(listed(&node.store, from_the_first).await, committed, "before all is before those of every shard");
+        let mut last: BTreeMap<Shard, Seq> = BTreeMap::new();
+        last.extend(committed.iter().map(|seq| (Shard::of(*seq).0, *seq)));
+        assert_eq!(node.store.newest().await.unwrap(), last.into_values().collect::<Vec<_>>());
         // A cursor in the middle, whose event goes away while its page is read.
         let behind = Query { behind: Some(newest_first[100]), ..everything(9) };
         assert_eq!(listed(&node.store, behind).await, newest_first[101..]);

@@ -2,6 +2,7 @@
 //! in the log.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
+use serde_json::{Value, json};
 
 use super::form::{Fields, Form};
 use super::{Visit, encoded, plan, session, shell};
@@ -11,7 +12,7 @@ use crate::admin::name;
 use crate::admin::problem::Problem;
 use crate::admin::upstream::{self, UpstreamPatch};
 use crate::admin::words;
-use crate::admin::{release, removal, replays, sources};
+use crate::admin::{nodes, release, removal, replays, sources};
 use crate::driver::{Action, Removal};
 use crate::event::Group;
 
@@ -35,6 +36,7 @@ pub(super) async fn group(form: Form) -> Response {
     done(form, &back, async |visit, fields| {
         let (admin, who) = (&visit.admin, visit.who());
         let group = name::group("name", fields.need("name")?)?;
+        let of_group = |what: &str| format!("POST /api/v1/group/{what}?name={}", encoded(group.as_str()));
         let patch = |paused| -> Result<GroupPatch, Problem> {
             let expires = fields.get("expires").map(str::to_owned);
             Ok(GroupPatch { paused: Some(paused), expires, ..GroupPatch::default() })
@@ -67,25 +69,34 @@ pub(super) async fn group(form: Form) -> Response {
                     Some(part) => format!("The {part} of {group} is as the file says."),
                 })
             }
-            "close-breaker" => Ok(match groups::close(admin, who, &group).await? {
-                true => format!("The breaker of {group} is closed: its attempts go on."),
-                false => format!("Nothing held {group} back any more."),
-            }),
+            "close-breaker" => {
+                let closed = match elsewhere(visit, &of_group("close-breaker"), json!({})).await? {
+                    Some(said) => said.get("closed") == Some(&Value::Bool(true)),
+                    None => groups::close(admin, who, &group).await?,
+                };
+                Ok(match closed {
+                    true => format!("The breaker of {group} is closed: its attempts go on."),
+                    false => format!("Nothing held {group} back any more."),
+                })
+            }
             "cancel" => {
-                let cancelled = groups::cancel_attempts(admin, who, &group).await?;
+                let cancelled = match elsewhere(visit, &of_group("cancel"), json!({})).await? {
+                    Some(said) => number(&said, "cancelled"),
+                    None => groups::cancel_attempts(admin, who, &group).await? as u64,
+                };
                 Ok(format!("Attempts of {group} that were ended: {cancelled}. Their events are retried."))
             }
             "divert" => {
-                let job = removal::begin(admin, who, &group, Action::Divert, "dashboard".to_owned()).await?;
-                Ok(format!("Job {} moves {} to the dead letters.", job.id, words::events(job.total)))
+                let (id, total) = begun(visit, &group, Action::Divert).await?;
+                Ok(format!("Job {id} moves {} to the dead letters.", words::events(total)))
             }
             "discard" if fields.get("confirm") != Some(group.as_str()) => Err(Problem::Parameter(format!(
                 "confirm: expected the group's name, {:?}: what is thrown away is delivered again only by a replay that asks for discarded events",
                 group.as_str()
             ))),
             "discard" => {
-                let job = removal::begin(admin, who, &group, Action::Discard, "dashboard".to_owned()).await?;
-                Ok(format!("Job {} throws {} away.", job.id, words::events(job.total)))
+                let (id, total) = begun(visit, &group, Action::Discard).await?;
+                Ok(format!("Job {id} throws {} away.", words::events(total)))
             }
             other => Err(unknown(other)),
         }
@@ -98,22 +109,34 @@ pub(super) async fn replay(form: Form) -> Response {
     done(form, "/replays", async |visit, fields| {
         let (admin, who) = (&visit.admin, visit.who());
         let number = || Ok::<u64, Problem>(fields.number("id")?.unwrap_or(0));
+        let the_replay = |method: &str, number: u64| format!("{method} /api/v1/replays/{}", replays::named(number));
         match fields.need("do")? {
             "begin" => {
                 let view = replays::begin(admin, who, plan::filter(fields)?).await?;
                 Ok(format!("{} is begun: {}.", replays::name_of(&view), words::events(view.planned)))
             }
             "pause" => {
-                let view = replays::pause(admin, who, number()?, true).await?;
-                Ok(format!("{} is paused; what it has under way ends as it ends.", replays::name_of(&view)))
+                let number = number()?;
+                if told(visit, &the_replay("PATCH", number), json!({ "paused": true })).await? {
+                    replays::pause(admin, who, number, true).await?;
+                }
+                Ok(format!("{} is paused; what it has under way ends as it ends.", replays::named(number)))
             }
             "resume" => {
-                let view = replays::pause(admin, who, number()?, false).await?;
-                Ok(format!("{} goes on.", replays::name_of(&view)))
+                let number = number()?;
+                if told(visit, &the_replay("PATCH", number), json!({ "paused": false })).await? {
+                    replays::pause(admin, who, number, false).await?;
+                }
+                Ok(format!("{} goes on.", replays::named(number)))
             }
             "cancel" => {
-                let view = replays::end(admin, who, number()?).await?;
-                Ok(format!("{} is called off; what was not attempted stands as before.", replays::name_of(&view)))
+                let number = number()?;
+                let note = match elsewhere(visit, &the_replay("DELETE", number), json!({})).await? {
+                    Some(said) => said.get("note").and_then(Value::as_str).map(str::to_owned),
+                    None => replays::end(admin, who, number).await?.1,
+                };
+                let note = note.unwrap_or_else(|| "what was not attempted stands as before".to_owned());
+                Ok(format!("{} is called off; {note}.", replays::named(number)))
             }
             other => Err(unknown(other)),
         }
@@ -127,13 +150,42 @@ pub(super) async fn job(form: Form) -> Response {
         let id = fields.number("id")?.unwrap_or(0);
         match fields.need("do")? {
             "cancel" => {
-                let job = removal::call_off(&visit.admin, visit.who(), id).await?;
-                Ok(format!("Job {} is called off; what it has done stays done.", job.id))
+                if told(visit, &format!("DELETE /api/v1/jobs/{id}"), json!({})).await? {
+                    removal::call_off(&visit.admin, visit.who(), id).await?;
+                }
+                Ok(format!("Job {id} is called off; what it has done stays done."))
             }
             other => Err(unknown(other)),
         }
     })
     .await
+}
+
+/// What the API's `call` (a method and a path) would do, asked of the node that it concerns; `None`: that is this one.
+async fn elsewhere(visit: &Visit, call: &str, body: Value) -> Result<Option<Value>, Problem> {
+    nodes::elsewhere(&visit.admin, visit.who(), call, body).await
+}
+
+/// The same where nothing of the answer is wanted: whether it is to be done here.
+async fn told(visit: &Visit, call: &str, body: Value) -> Result<bool, Problem> {
+    elsewhere(visit, call, body).await.map(|answer| answer.is_none())
+}
+
+/// Begins a job over a group's queue; its number, and how many events wait.
+async fn begun(visit: &Visit, group: &Group, action: Action) -> Result<(u64, u64), Problem> {
+    let (by, name) = ("dashboard", group.as_str());
+    let call = format!("POST /api/v1/group/{}?name={}", action.as_str(), encoded(name));
+    match elsewhere(visit, &call, json!({ "by": by, "confirm": name })).await? {
+        Some(said) => Ok((number(&said, "id"), number(&said, "total"))),
+        None => {
+            let job = removal::begin(&visit.admin, visit.who(), group, action, by.to_owned()).await?;
+            Ok((job.id, job.total))
+        }
+    }
+}
+
+fn number(said: &Value, name: &str) -> u64 {
+    said.get(name).and_then(Value::as_u64).unwrap_or_default()
 }
 
 /// What was done; for a group that has no lane of its own, what of it acts and what does not yet.
@@ -157,11 +209,15 @@ pub(super) async fn event(form: Form) -> Response {
                 Ok("The event is queued at the end of its lane.".to_owned())
             }
             "skip" => {
-                removal::end(admin, who, id, Removal::Skip).await?;
+                if told(visit, &format!("POST /api/v1/events/{}/skip", encoded(id)), json!({})).await? {
+                    removal::end(admin, who, id, Removal::Skip).await?;
+                }
                 Ok("The event is with the dead letters; what waited behind it goes on.".to_owned())
             }
             "discard" => {
-                removal::end(admin, who, id, Removal::Discard).await?;
+                if told(visit, &format!("POST /api/v1/events/{}/discard", encoded(id)), json!({})).await? {
+                    removal::end(admin, who, id, Removal::Discard).await?;
+                }
                 Ok("The event is thrown away; what waited behind it goes on.".to_owned())
             }
             other => Err(unknown(other)),
@@ -196,12 +252,16 @@ pub(super) async fn upstream(form: Form) -> Response {
                 upstream::take_back(admin, who, None).await?;
                 Ok("The upstream is treated as the file says.".to_owned())
             }
-            "close-breaker" => Ok(if upstream::close(admin, who).await? {
-                "The upstream's breaker is closed: attempts go on, few at first."
-            } else {
-                "Nothing held the upstream back any more."
+            "close-breaker" => {
+                let (closed, missing) = upstream::close(admin, who).await?;
+                let done = if closed {
+                    "The upstream's breaker is closed: attempts go on, few at first."
+                } else {
+                    "Nothing held the upstream back any more."
+                };
+                let missing = missing.iter().map(|one| format!(" {}.", one.in_words()));
+                Ok(std::iter::once(done.to_owned()).chain(missing).collect())
             }
-            .to_owned()),
             other => Err(unknown(other)),
         }
     })

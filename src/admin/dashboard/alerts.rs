@@ -6,6 +6,8 @@ use axum::response::Response;
 use super::shell::{Shell, live_page};
 use super::{Visit, encoded};
 use crate::admin::api::rfc3339;
+use crate::admin::nodes::Wanted;
+use crate::admin::nodes::whole::{self, Of};
 use crate::admin::problem::Problem;
 use crate::admin::words;
 use crate::driver::Alert;
@@ -21,12 +23,14 @@ struct Page {
 
 /// An alert.
 pub(super) struct Row {
-    pub(super) name: &'static str,
+    pub(super) name: String,
+    /// Which node says so, where there are several.
+    pub(super) node: String,
     pub(super) severity: &'static str,
     pub(super) tone: &'static str,
     pub(super) what: String,
-    pub(super) means: &'static str,
-    pub(super) remedy: &'static str,
+    pub(super) means: String,
+    pub(super) remedy: String,
     pub(super) command: String,
     /// Names, and as they stand in a query.
     pub(super) groups: Vec<(String, String)>,
@@ -36,15 +40,16 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn of(alert: Alert, now: Wall) -> Self {
+    fn of(Of { node, it: alert }: Of<Alert>, now: Wall) -> Self {
         let severity = alert.severity.as_str();
         Self {
-            name: alert.name,
+            name: alert.name.into(),
+            node,
             severity,
             tone: if severity == "page" { "bad" } else { "warn" },
             what: words::safe(&alert.what),
-            means: alert.means,
-            remedy: alert.remedy,
+            means: alert.means.into(),
+            remedy: alert.remedy.into(),
             command: words::safe(&alert.command),
             groups: alert.groups.iter().map(|group| (group.clone(), encoded(group))).collect(),
             since: rfc3339(alert.since),
@@ -54,19 +59,19 @@ impl Row {
     }
 }
 
-/// What fires now, pages first.
-pub(super) fn firing(visit: &Visit) -> Vec<Row> {
-    let now = visit.admin.handle.now().wall;
-    visit.admin.handle.alerts().firing().into_iter().map(|alert| Row::of(alert, now)).collect()
+/// Alerts as lists show them.
+pub(super) fn rows(alerts: Vec<Of<Alert>>, now: Wall) -> Vec<Row> {
+    alerts.into_iter().map(|alert| Row::of(alert, now)).collect()
 }
 
 /// The page.
 pub(super) async fn show(visit: Visit) -> Response {
-    live_page(visit, ("alerts", "Alerts"), |visit, shell| async move { made(&visit, shell) }).await
+    live_page(visit, ("alerts", "Alerts"), |visit, shell| async move { made(&visit, shell).await }).await
 }
 
-fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
+async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let now = visit.admin.handle.now().wall;
-    let resolved = visit.admin.handle.alerts().resolved().into_iter().map(|alert| Row::of(alert, now)).collect();
-    Ok(Page { shell, firing: firing(visit), resolved })
+    let whole = whole::ask(&visit.admin, Wanted { alerts: true, ..Wanted::default() }).await?;
+    let (firing, resolved) = (rows(whole.firing(), now), rows(whole.resolved(), now));
+    Ok(Page { shell: shell.of_all(&whole), firing, resolved })
 }

@@ -7,6 +7,7 @@ use super::shell::{Shell, page};
 use super::{Visit, encoded};
 use crate::admin::api::rfc3339;
 use crate::admin::audit::Entry;
+use crate::admin::nodes::whole::Missing;
 use crate::admin::{name, words};
 use crate::event::Wall;
 
@@ -31,7 +32,9 @@ struct Row {
 pub(super) async fn show(visit: Visit) -> Response {
     page(visit, ("audit", "Changes"), async |visit, shell| {
         let now = visit.admin.handle.now().wall;
-        Ok(Page { shell, rows: visit.admin.audit.list().iter().map(|entry| Row::of(entry, now)).collect() })
+        let (changes, missing) = visit.admin.audit.list().await;
+        let shell = Shell { missing: missing.iter().map(Missing::in_words).collect(), ..shell };
+        Ok(Page { shell, rows: changes.iter().map(|entry| Row::of(entry, now)).collect() })
     })
     .await
 }
@@ -39,7 +42,8 @@ pub(super) async fn show(visit: Visit) -> Response {
 /// Who made a change, in words.
 pub(super) fn who(entry: &Entry) -> String {
     let from = entry.from.map_or_else(String::new, |peer| format!(" from {peer}"));
-    format!("through the {}{from}", if entry.way == "api" { "API" } else { &entry.way })
+    let node = entry.node.as_ref().map_or_else(String::new, |node| format!(" of {node}"));
+    format!("through the {}{node}{from}", if entry.way == "api" { "API" } else { &entry.way })
 }
 
 impl Row {

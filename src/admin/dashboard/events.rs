@@ -7,6 +7,7 @@ use super::form::Fields;
 use super::shell::{Shell, page};
 use super::{Visit, encoded};
 use crate::admin::api::{EventsQuery, rfc3339};
+use crate::admin::nodes::whole::{self, Missing};
 use crate::admin::problem::Problem;
 use crate::admin::words;
 use crate::driver::{Record, Status};
@@ -119,6 +120,8 @@ async fn made(visit: &Visit, shell: Shell, dead: bool) -> Result<Events, Problem
             break;
         }
     }
+    let missing = whole::spooled_elsewhere(&visit.admin).await?;
+    let shell = Shell { missing: missing.iter().map(Missing::in_words).collect(), ..shell };
     let now = visit.admin.handle.now().wall;
     let again = |name: &str| text(name).unwrap_or_default();
     Ok(Events {

@@ -13,9 +13,11 @@ use super::{Visit, chart, waits};
 use crate::admin::audit::Entry;
 use crate::admin::inside::{self, Inside};
 use crate::admin::name;
+use crate::admin::nodes::Wanted;
+use crate::admin::nodes::whole;
 use crate::admin::problem::Problem;
 use crate::admin::words;
-use crate::driver::{self, Dated, InParts as _, Live, Query};
+use crate::driver::{self, Dated, Ended, InParts as _, Live, Query};
 use crate::event::{Group, Wall};
 
 /// Events on the page; the rest is a link away.
@@ -62,10 +64,12 @@ pub(super) async fn show(visit: Visit) -> Response {
 async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let handle = &visit.admin.handle;
     let group = name::group("name", visit.query().need("name")?)?;
-    let view = handle.group(group.clone()).await?;
+    let wanted = Wanted { held: Some(inside::HELD_MAX), hung: Some(Duration::ZERO), ..Wanted::default() };
+    let owner = whole::of_group(&visit.admin, &group, wanted).await?;
+    let view = owner.group.ok_or(Ended)?;
     let changes = handle.changes().await?;
     let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
-    let held = handle.hung_attempts(Duration::ZERO).await?.into_iter().find(|held| held.group == group);
+    let held = owner.hung.into_iter().find(|held| held.group == group);
     let query = Query { group: Some(group.clone()), limit: EVENTS, ..Query::default() };
     let events = handle.events(query).await?.records;
     let now = handle.now().wall;
@@ -78,15 +82,16 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
         fact("Dead letters", words::count(view.dead)),
         fact("Worker time", words::span(view.worker_time)),
     ];
+    let made = visit.admin.audit.latest(group.as_str()).await;
     Ok(Page {
         shell,
         row: Row::of(&view, samples),
         backlog_max: view.backlog.map(|cap| words::events(cap.into())),
         dedicated: view.dedicated.as_ref().map(|own| own.state.as_str()),
         waited: waits::parts(&view.waited),
-        inside: inside::of(&visit.admin, &group).await?,
+        inside: inside::with(&visit.admin, &group, owner.held).await?,
         facts,
-        change: change.map(|live| Change::of(&live, visit.admin.audit.latest(group.as_str()).as_ref(), now)),
+        change: change.map(|live| Change::of(&live, made.as_ref(), now)),
         held: held.map(|held| {
             format!(
                 "{} in flight, the oldest for {}",

@@ -7,6 +7,8 @@ use super::samples::Samples;
 use super::shell::{Shell, live_page};
 use super::{Visit, chart, encoded};
 use crate::admin::groups::{sorted_by, written};
+use crate::admin::nodes::Wanted;
+use crate::admin::nodes::whole;
 use crate::admin::problem::Problem;
 use crate::admin::words;
 use crate::driver::{GroupView, Rate, Sort};
@@ -156,8 +158,9 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Groups, Problem> {
     let sort = SORTS.iter().find(|(name, _)| *name == sort).map_or("age", |(name, _)| name);
     let filter = query.get("filter").unwrap_or_default().to_owned();
     let wanted = if filter.is_empty() { ROWS_MAX } else { FILTERED_MAX };
-    let views = visit.admin.handle.groups(by, wanted).await?;
-    let active = visit.admin.handle.upstream().await?.active_groups;
+    let whole = whole::ask(&visit.admin, Wanted { groups: vec![(by, wanted)], ..Wanted::default() }).await?;
+    let views = whole.groups(0, by, wanted);
+    let active = whole.upstream().map_or(0, |info| info.active_groups);
     let lower = filter.to_lowercase();
     let matching: Vec<&GroupView> =
         views.iter().filter(|view| view.group.as_str().to_lowercase().contains(&lower)).collect();
@@ -166,6 +169,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Groups, Problem> {
     let samples = &visit.admin.dashboard.samples;
     let rows: Vec<Row> = matching.into_iter().take(ROWS_MAX).map(|view| Row::of(view, samples)).collect();
     let exact = Group::from_written(&filter).filter(|group| rows.iter().all(|row| row.name != group.as_str()));
+    let shell = shell.of_all(&whole);
     Ok(Groups { shell, sort, exact: exact.map(|group| group.to_string()), filter, rows, more, active })
 }
 

@@ -6,6 +6,8 @@ use axum::response::Response;
 use super::shell::{Shell, live_page};
 use super::{Visit, encoded, plan};
 use crate::admin::api::rfc3339;
+use crate::admin::nodes::Wanted;
+use crate::admin::nodes::whole::{self, Of};
 use crate::admin::problem::Problem;
 use crate::admin::replays::name_of;
 use crate::admin::words;
@@ -22,6 +24,8 @@ struct Page {
 
 struct Replay {
     number: u64,
+    /// Which node works on it, where there are several.
+    node: String,
     name: String,
     state: &'static str,
     over: bool,
@@ -38,6 +42,8 @@ struct Replay {
 
 struct Row {
     id: u64,
+    /// The same.
+    node: String,
     what: String,
     group: String,
     link: String,
@@ -53,33 +59,34 @@ struct Row {
 
 /// The page.
 pub(super) async fn show(visit: Visit) -> Response {
-    live_page(visit, ("jobs", "Replays and jobs"), |visit, shell| async move { made(&visit, shell) }).await
+    live_page(visit, ("jobs", "Replays and jobs"), |visit, shell| async move { made(&visit, shell).await }).await
 }
 
-fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
+async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let now = visit.admin.handle.now().wall;
-    let handle = &visit.admin.handle;
+    let whole = whole::ask(&visit.admin, Wanted { replays: true, jobs: true, ..Wanted::default() }).await?;
     Ok(Page {
-        shell,
-        replays: handle.replays().into_iter().map(|view| Replay::of(&view, now)).collect(),
-        jobs: handle.jobs().into_iter().map(|job| Row::of(job, now)).collect(),
+        shell: shell.of_all(&whole),
+        replays: whole.replays().into_iter().map(|replay| Replay::of(replay, now)).collect(),
+        jobs: whole.jobs().into_iter().map(|job| Row::of(job, now)).collect(),
     })
 }
 
 impl Replay {
-    fn of(view: &ReplayView, now: Wall) -> Self {
+    fn of(Of { node, it: view }: Of<ReplayView>, now: Wall) -> Self {
         let (done, over) = (view.tally.ended(), view.standing.is_over());
         let waiting = view.waiting.iter().map(|(group, count)| format!("{group} ({})", words::count(*count as u64)));
         Self {
             number: view.number,
-            name: name_of(view),
+            node,
+            name: name_of(&view),
             state: view.standing.as_str(),
             over,
             paused: view.standing == Standing::Paused,
             about: plan::about(&view.filter),
             done,
             planned: view.planned.max(done).max(1),
-            progress: progress(view),
+            progress: progress(&view),
             rate: if over { String::new() } else { words::per_second(view.rate) },
             waiting: waiting.collect::<Vec<_>>().join(", "),
             began: rfc3339(view.created),
@@ -105,11 +112,12 @@ fn progress(view: &ReplayView) -> String {
 }
 
 impl Row {
-    fn of(job: Job, now: Wall) -> Self {
+    fn of(Of { node, it: job }: Of<Job>, now: Wall) -> Self {
         let skipped =
             if job.skipped > 0 { format!(", {} had gone on", words::count(job.skipped)) } else { String::new() };
         Self {
             id: job.id,
+            node,
             what: job.action.as_str().to_owned(),
             link: encoded(&job.group),
             group: job.group,

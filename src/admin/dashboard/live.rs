@@ -20,6 +20,9 @@ const EVERY: Duration = Duration::from_secs(2);
 /// A look at very many groups takes the driver's time; so much of it at most goes into one stream: a fiftieth.
 const RESTS: u32 = 50;
 
+/// But of several nodes, for which most of it is waiting, no longer than this.
+const RESTS_MAX: Duration = Duration::from_secs(10);
+
 /// Streams at a time; further ones are refused, and their pages say that they are not live. Each holds a connection, of far more.
 const STREAMS_MAX: usize = 32;
 
@@ -105,7 +108,9 @@ where
             }
             let page = (self.render)().await.ok()?;
             let took = self.visit.admin.handle.now().mono.since(began);
-            self.rest = EVERY.max(took * RESTS);
+            let rest = took * RESTS;
+            let waits = self.visit.admin.others.get().is_some();
+            self.rest = EVERY.max(if waits { rest.min(RESTS_MAX) } else { rest });
             if page != self.last {
                 self.last.clone_from(&page);
                 return Some((Ok(Event::default().data(page)), self));

@@ -55,6 +55,11 @@ pub(super) struct Dashboard {
 }
 
 impl Dashboard {
+    /// Alerts that fired on any node at the last look.
+    pub(super) fn firing(&self) -> usize {
+        self.samples.firing()
+    }
+
     /// Everybody has to sign in again.
     pub(super) fn sign_all_out(&self) {
         self.sessions.clear();
@@ -118,7 +123,7 @@ impl FromRequestParts<Arc<Admin>> for Visit {
 impl Visit {
     /// Who changes something from a page.
     fn who(&self) -> Who {
-        Who { way: "dashboard", from: self.peer }
+        Who::through("dashboard", self.peer)
     }
 
     /// The fields of the page's query.

@@ -9,9 +9,11 @@ use super::groups::{Row, pending, why};
 use super::samples::Point;
 use super::shell::{Shell, live_page};
 use super::{Visit, alerts, chart, encoded, waits};
+use crate::admin::nodes::Wanted;
+use crate::admin::nodes::whole::{self, Whole};
 use crate::admin::problem::Problem;
 use crate::admin::words;
-use crate::driver::{AddressState, AddressView, BreakerState, GroupView, HungAttempts, Sort, UpstreamInfo};
+use crate::driver::{AddressState, AddressView, BreakerState, Ended, GroupView, HungAttempts, Sort, UpstreamInfo};
 use crate::event::{Now, Wall};
 
 /// Rows of each list.
@@ -105,28 +107,35 @@ pub(super) async fn show(visit: Visit) -> Response {
 
 async fn made(visit: &Visit, shell: Shell) -> Result<Overview, Problem> {
     let handle = &visit.admin.handle;
-    let by_share = handle.groups(Sort::Seconds, ROWS).await?;
-    let by_age = handle.groups(Sort::Age, LOOKED_AT).await?;
-    let info = handle.upstream().await?;
-    let held = handle.hung_attempts(HELD).await?;
+    let wanted = Wanted {
+        groups: vec![(Sort::Seconds, ROWS), (Sort::Age, LOOKED_AT)],
+        upstream: true,
+        hung: Some(HELD),
+        waited: true,
+        alerts: true,
+        ..Wanted::default()
+    };
+    let whole = whole::ask(&visit.admin, wanted).await?;
+    let (by_share, by_age) = (whole.groups(0, Sort::Seconds, ROWS), whole.groups(1, Sort::Age, LOOKED_AT));
+    let info = whole.upstream().ok_or(Ended)?;
     let now = handle.now();
     let samples = &visit.admin.dashboard.samples;
     let (tone, verdict) = verdict(&info, &by_share, &by_age, now);
     let rows = |views: &[GroupView]| views.iter().map(|view| Row::of(view, samples)).collect();
     Ok(Overview {
-        shell,
+        shell: shell.of_all(&whole),
         tone,
         verdict,
-        tiles: tiles(visit, samples.latest(), now.wall),
+        tiles: tiles(visit, &whole, samples.latest(), now.wall),
         slots: Slots::of(&info),
         upstream: Upstream::of(&info, now),
-        addresses: addresses(&handle.addresses(), now),
+        addresses: addresses(&whole.addresses(), now),
         noisy: rows(&by_share),
         waiting: rows(by_age.get(..ROWS).unwrap_or(&by_age)),
-        held: held.iter().map(Held::of).collect(),
-        alerts: alerts::firing(visit),
+        held: whole.hung().iter().map(Held::of).collect(),
+        alerts: alerts::rows(whole.firing(), now.wall),
         charts: charts(&samples.points(), now.wall),
-        waited: waits::parts(&handle.waited().await?),
+        waited: waits::parts(&whole.waited().unwrap_or_default()),
     })
 }
 
@@ -257,17 +266,17 @@ impl Held {
 /// A store that is elsewhere and has not answered for this long is said to be away.
 const SILENT: Duration = Duration::from_secs(3);
 
-fn tiles(visit: &Visit, latest: Option<Point>, now: Wall) -> Vec<Tile> {
-    let usage = visit.admin.handle.usage();
+fn tiles(visit: &Visit, whole: &Whole, latest: Option<Point>, now: Wall) -> Vec<Tile> {
+    let (usage, (events, lanes)) = (visit.admin.handle.usage(), whole.backlog());
     let rate =
         |of: fn(&Point) -> f64| latest.as_ref().map_or_else(|| "–".to_owned(), |point| words::per_second(of(point)));
-    let oldest = usage.oldest.map_or_else(|| "–".to_owned(), |oldest| words::span(now.since(oldest)));
+    let oldest = whole.oldest().map_or_else(|| "–".to_owned(), |oldest| words::span(now.since(oldest)));
     let quiet = latest.and_then(|point| point.quiet_wait_s);
     let quiet = quiet.map_or_else(|| "–".to_owned(), |seconds| words::span(Duration::from_secs_f64(seconds.max(0.0))));
     let free = if usage.free == u64::MAX { String::new() } else { format!("{} free", words::bytes(usage.free)) };
     let tile = |label, value, detail: &str| Tile { label, value, detail: detail.to_owned() };
-    let silence = visit.admin.handle.store_silence(&usage);
-    let spool = usage.spool.map(|spool| {
+    let silence = whole.silent().unwrap_or_default();
+    let spool = whole.spool().map(|spool| {
         let detail = if silence >= SILENT {
             format!("no answer from Redis for {}", words::span(silence))
         } else {
@@ -278,12 +287,21 @@ fn tiles(visit: &Visit, latest: Option<Point>, now: Wall) -> Vec<Tile> {
     let tiles = vec![
         tile("Accepted", rate(|point| point.accepted), "events, last 5 s"),
         tile("Delivered", rate(|point| point.delivered), "events, last 5 s"),
-        tile("Waiting", words::count(usage.pending), &format!("in {}", words::many(usage.lanes, "lane"))),
+        tile("Waiting", words::count(events), &format!("in {}", words::many(lanes, "lane"))),
         tile("Oldest", oldest, "since it came"),
         tile("Quiet groups wait", quiet, "mean, last 5 s"),
-        tile("Store", words::bytes(usage.bytes), &free),
+        tile("Store", words::bytes(whole.reports().iter().map(|report| report.stands.bytes).sum()), &free),
     ];
-    tiles.into_iter().chain(spool).collect()
+    let others = visit.admin.others.get().map(|(seat, _)| {
+        let (live, answered) = (seat.nodes().len(), whole.reports().len());
+        let detail = if answered >= live {
+            "all of them answer".to_owned()
+        } else {
+            format!("{} do not answer", live - answered)
+        };
+        tile("Nodes", words::count(live as u64), &detail)
+    });
+    tiles.into_iter().chain(spool).chain(others).collect()
 }
 
 fn charts(points: &[Point], now: Wall) -> Vec<Chart> {

@@ -6,6 +6,8 @@ use axum::response::Response;
 use super::Visit;
 use super::shell::{Shell, page};
 use crate::admin::api::rfc3339;
+use crate::admin::nodes::Wanted;
+use crate::admin::nodes::whole::{self, Of};
 use crate::admin::problem::Problem;
 use crate::admin::words;
 use crate::driver::Rejection;
@@ -27,7 +29,9 @@ struct Row {
     ago: String,
     source: String,
     peer: String,
-    reason: &'static str,
+    reason: String,
+    /// Which node refused it, where there are several.
+    node: String,
     message: String,
     request: String,
     headers: Vec<(String, String)>,
@@ -36,26 +40,29 @@ struct Row {
 
 /// The page.
 pub(super) async fn show(visit: Visit) -> Response {
-    page(visit, ("rejections", "Rejections"), async |visit, shell| made(visit, shell)).await
+    page(visit, ("rejections", "Rejections"), async |visit, shell| made(visit, shell).await).await
 }
 
-fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
+async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let source = visit.query().get("source").map(str::to_owned);
     let now = visit.admin.handle.now().wall;
-    let row = |rejection: Rejection| Row {
+    let row = |Of { node, it: rejection }: Of<Rejection>| Row {
         at: rfc3339(rejection.at),
         ago: words::ago(rejection.at, now),
         source: rejection.source.to_string(),
         peer: rejection.peer.to_string(),
-        reason: rejection.reason,
+        reason: rejection.reason.into(),
+        node,
         message: words::safe(&rejection.message),
         request: words::safe(&format!("{} {}", rejection.method, rejection.path)),
         headers: rejection.headers.iter().map(|(name, value)| (words::safe(name), words::safe(value))).collect(),
         size: words::bytes(rejection.body_bytes as u64),
     };
+    let wanted = Wanted { rejections: Some((source.clone(), ROWS)), ..Wanted::default() };
+    let whole = whole::ask(&visit.admin, wanted).await?;
     Ok(Page {
-        shell,
-        rows: visit.admin.handle.rejections().list(source.as_deref(), ROWS).into_iter().map(row).collect(),
+        shell: shell.of_all(&whole),
+        rows: whole.rejections(ROWS).into_iter().map(row).collect(),
         source: source.unwrap_or_default(),
         sources: visit.admin.handle.sources().iter().map(|source| source.name.to_string()).collect(),
     })

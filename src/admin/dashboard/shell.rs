@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse as _, Response};
 
 use super::{Visit, assets, live};
+use crate::admin::nodes::whole::Whole;
 use crate::admin::problem::Problem;
 
 /// Only what this address itself serves, and no script but the one file.
@@ -51,6 +52,10 @@ pub(super) struct Shell {
     pub(super) here: String,
     /// Alerts that fire.
     pub(super) alerts: usize,
+    /// Nodes, or shards, of which nothing is on the page, in words.
+    pub(super) missing: Vec<String>,
+    /// This node, where it is one of several.
+    pub(super) node: Option<String>,
     pub(super) style: &'static str,
     pub(super) script: &'static str,
     /// Whether the page has parts that are sent again.
@@ -97,6 +102,11 @@ impl Shell {
         !self.word.is_empty()
     }
 
+    /// The same around a page of all nodes.
+    pub(super) fn of_all(self, whole: &Whole) -> Self {
+        Self { missing: whole.missing_words(), ..self }
+    }
+
     fn of(visit: &Visit, section: &'static str, title: &str) -> Self {
         let sessions = &visit.admin.dashboard.sessions;
         Self {
@@ -106,7 +116,9 @@ impl Shell {
             // A stream renders the page again and again; what is said once is for the page itself.
             notice: visit.seat.as_ref().filter(|_| !visit.live).and_then(|seat| sessions.take_notice(seat)),
             here: visit.here.clone(),
-            alerts: visit.admin.handle.alerts().firing().len(),
+            alerts: visit.admin.firing(),
+            missing: Vec::new(),
+            node: visit.admin.others.get().map(|(seat, _)| seat.node().as_str().to_owned()),
             style: assets::style(),
             script: assets::script(),
             live: false,

@@ -5,6 +5,8 @@ use axum::response::Response;
 
 use super::shell::{Shell, live_page};
 use super::{Visit, encoded};
+use crate::admin::nodes::whole;
+use crate::admin::nodes::{SourceReport, Wanted};
 use crate::admin::problem::Problem;
 use crate::admin::{sources, words};
 use crate::driver::{Hold, SourceHold, SourceInfo};
@@ -33,7 +35,7 @@ struct Row {
     delivered: String,
     dead: String,
     /// The part of accepted events without a key, and the reasons.
-    fallback: Option<(String, Vec<(&'static str, String)>)>,
+    fallback: Option<(String, Vec<(String, String)>)>,
     suppressed: Option<String>,
     secrets: Vec<Secret>,
     skew: Option<String>,
@@ -48,24 +50,24 @@ struct Secret {
 
 /// The page.
 pub(super) async fn show(visit: Visit) -> Response {
-    live_page(visit, ("sources", "Sources"), |visit, shell| async move { made(&visit, shell) }).await
+    live_page(visit, ("sources", "Sources"), |visit, shell| async move { made(&visit, shell).await }).await
 }
 
-fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
-    let row = |source: &SourceInfo| Row::of(visit, source);
-    Ok(Page { shell, rows: visit.admin.handle.sources().iter().map(row).collect() })
+async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
+    let whole = whole::ask(&visit.admin, Wanted { sources: true, ..Wanted::default() }).await?;
+    let row = |source: &SourceInfo| Row::of(visit, source, whole.source(&source.name));
+    Ok(Page { shell: shell.of_all(&whole), rows: visit.admin.handle.sources().iter().map(row).collect() })
 }
 
 impl Row {
-    fn of(visit: &Visit, source: &SourceInfo) -> Self {
-        let numbers = visit.admin.handle.metrics().numbers_of(&source.name, source.secrets.len());
+    fn of(visit: &Visit, source: &SourceInfo, numbers: SourceReport) -> Self {
         let now = visit.admin.handle.now().wall;
         let hold = visit.admin.handle.held_source(&source.name);
         let without_key: u64 = numbers.fallback.iter().map(|(_, count)| count).sum();
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
         let part = words::percent(without_key as f64 / numbers.accepted.max(1) as f64);
         let reasons = numbers.fallback.iter().filter(|(_, count)| *count > 0);
-        let reasons = reasons.map(|(reason, count)| (*reason, words::count(*count))).collect();
+        let reasons = reasons.map(|(reason, count)| (reason.clone(), words::count(*count))).collect();
         let secret = |(index, (matches, until)): (usize, (&u64, &Option<Wall>))| Secret {
             index,
             matches: words::count(*matches),
@@ -77,7 +79,7 @@ impl Row {
             name: source.name.to_string(),
             state: sources::state(hold.as_ref()),
             held: hold.map(|hold| held(&hold, now)),
-            backlog: visit.admin.handle.backlog_of(&source.name).map_or_else(|| "counting".to_owned(), words::count),
+            backlog: numbers.backlog.map_or_else(|| uncounted(visit).to_owned(), words::count),
             link: encoded(&source.name),
             path: source.path.clone(),
             methods: source.methods.join(", "),
@@ -93,6 +95,12 @@ impl Row {
             skew: (numbers.skew_s.abs() >= 1.0).then(|| format!("{:+.0} s", numbers.skew_s)),
         }
     }
+}
+
+/// Why it is not known how many of its events wait.
+fn uncounted(visit: &Visit) -> &'static str {
+    // Many nodes know their lanes, and sources feed lanes of all of them.
+    if visit.admin.others.get().is_some() { "not counted" } else { "counting" }
 }
 
 /// What a person did with it, who, when and until when, in words.

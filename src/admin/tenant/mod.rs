@@ -19,7 +19,8 @@ use axum::response::{Html, IntoResponse as _, Response};
 use parking_lot::{Mutex, RwLock};
 use tokio::net::TcpListener;
 
-use super::connections;
+use super::nodes::{Wanted, whole};
+use super::{Admin, connections};
 use crate::driver::Handle;
 use crate::event::{Group, Mono, Now, Secret, Wall};
 
@@ -88,10 +89,10 @@ impl Tenants {
 }
 
 /// Serves until the future is dropped.
-pub async fn serve(tenants: Arc<Tenants>, listener: TcpListener) {
+pub async fn serve(tenants: Arc<Tenants>, admin: Arc<Admin>, listener: TcpListener) {
     // One answer to whatever is asked: routes would say which paths and methods there are.
-    let router = Router::new().fallback(show).layer(from_fn(guarded)).with_state(Arc::clone(&tenants));
-    super::accept(router, listener, &tenants.handle).await;
+    let router = Router::new().fallback(show).layer(from_fn(guarded)).with_state((tenants, Arc::clone(&admin)));
+    super::accept(router, listener, &admin.handle).await;
 }
 
 /// Puts the headers on every answer.
@@ -112,7 +113,12 @@ async fn guarded(request: Request, next: Next) -> Response {
 
 /// The page behind a good link; one answer to everything else. The limit is looked at after the link: to tell a bad one costs a hash, and
 /// whoever has none must not take the pages from those who do.
-async fn show(State(tenants): State<Arc<Tenants>>, method: Method, uri: Uri, extensions: Extensions) -> Response {
+async fn show(
+    State((tenants, admin)): State<(Arc<Tenants>, Arc<Admin>)>,
+    method: Method,
+    uri: Uri,
+    extensions: Extensions,
+) -> Response {
     let Now { wall: now, mono } = tenants.handle.now();
     let token = uri.path().strip_prefix("/t/").filter(|_| matches!(method, Method::GET | Method::HEAD));
     let opened = token.and_then(|token| link::opened(&tenants.settings.read().secrets, token, now));
@@ -123,7 +129,9 @@ async fn show(State(tenants): State<Arc<Tenants>>, method: Method, uri: Uri, ext
     if !tenants.allows(mono) {
         return (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "5")], Html(page::BUSY)).into_response();
     }
-    let page = tenants.handle.group(group).await.ok().and_then(|view| page::of(&view, left, now));
+    // Of several nodes the group's owner knows how it stands.
+    let owner = whole::of_group(&admin, &group, Wanted::default()).await;
+    let page = owner.ok().and_then(|owner| owner.group).and_then(|view| page::of(&view, left, now));
     page.map_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response(), |page| Html(page).into_response())
 }
 

@@ -14,6 +14,10 @@ use crate::cli::table::{Column, cell, escaped, lines, table};
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const MARKED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
+/// Lines above the table: with what there always is, and with as many more as may be named of what is missing.
+const HEAD_MIN: u16 = 4;
+const HEAD_MAX: u16 = 8;
+
 /// The widest that a group's name may be; the rest of it is on its own page.
 const NAME_MAX: usize = 40;
 
@@ -28,9 +32,10 @@ const EVENT_COLUMNS: [Column; 5] = [
 
 /// The whole screen.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
-    let areas = Layout::vertical([Constraint::Length(4), Constraint::Min(1), Constraint::Length(1)]);
-    let [head, middle, foot] = areas.areas(frame.area());
     let mut above: Vec<Line<'_>> = state.picture.head().into_iter().map(Line::from).collect();
+    let height = u16::try_from(above.len()).unwrap_or(u16::MAX).clamp(HEAD_MIN, HEAD_MAX);
+    let areas = Layout::vertical([Constraint::Length(height), Constraint::Min(1), Constraint::Length(1)]);
+    let [head, middle, foot] = areas.areas(frame.area());
     if let Some(first) = above.first_mut() {
         *first = first.clone().style(BOLD);
     }

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::cli::remote::{Remote, ask, encoded};
-use crate::cli::table::{Column, escaped, percent, table, thousands};
+use crate::cli::table::{Column, escaped, missing, percent, table, thousands};
 
 /// Groups that are asked for: more than a screen has, so that a filter finds something.
 const GROUPS_MAX: usize = 500;
@@ -119,8 +119,12 @@ impl Picture {
             Some(why) => format!("not ready: {}", escaped(why)),
             None => "ready".to_owned(),
         };
+        let nodes = match status.get("nodes").and_then(Value::as_array) {
+            Some(nodes) => format!(", one of {} nodes", nodes.len() + missing_nodes(status)),
+            None => String::new(),
+        };
         let node = format!(
-            "fairlane {}, up {}, {ready}; {} events wait in {} groups, the oldest for {}",
+            "fairlane {}, up {}, {ready}{nodes}; {} events wait in {} groups, the oldest for {}",
             escaped(status.get("version").and_then(Value::as_str).unwrap_or("?")),
             age(number(status, "/uptime_s")),
             thousands(number(status, "/backlog/events") as u64),
@@ -128,7 +132,7 @@ impl Picture {
             age(number(status, "/backlog/oldest_age_s")),
         );
         let store = self.store();
-        [node, self.slots()].into_iter().chain(store).chain([self.alerts()]).collect()
+        [node, self.slots()].into_iter().chain(store).chain(missing(status)).chain([self.alerts()]).collect()
     }
 
     /// Where the store is elsewhere: whether it answers, and what waits for it here.
@@ -197,6 +201,11 @@ pub(super) fn row(group: &Value) -> Value {
         "share": percent(at("/share")),
         "reason": group.get("reason"),
     })
+}
+
+/// Nodes that live and are not in an answer.
+fn missing_nodes(answer: &Value) -> usize {
+    list(answer, "missing").iter().filter(|one| one.get("node").is_some_and(Value::is_string)).count()
 }
 
 /// A number of an answer; 0 where there is none.

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::outcome::Outcome;
 use super::place::Place;
@@ -53,9 +54,10 @@ impl fmt::Debug for Addresses {
 }
 
 /// How one address stands.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AddressView {
     /// Its url, without a slash at its end.
+    #[serde(with = "crate::event::written::shared")]
     pub address: Arc<str>,
     /// Its share among all, by the configuration.
     pub weight: u32,
@@ -74,7 +76,7 @@ pub struct AddressView {
 }
 
 /// Whether an address is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AddressState {
     /// It is.
     Used,

@@ -141,7 +141,7 @@ fn alert(followed: &Followed) -> Option<Alert> {
     let Finding { kind, subject, groups, what, command, .. } = &followed.finding;
     let row = kind.row();
     Some(Alert {
-        name: row.name,
+        name: row.name.into(),
         severity: row.severity,
         subject: subject.clone(),
         groups: groups.clone(),
@@ -149,8 +149,8 @@ fn alert(followed: &Followed) -> Option<Alert> {
         fired: followed.fired?,
         resolved: None,
         what: what.clone(),
-        means: row.means,
-        remedy: row.remedy,
+        means: row.means.into(),
+        remedy: row.remedy.into(),
         command: command.clone(),
     })
 }

@@ -26,7 +26,7 @@ struct Line {
 impl From<Alert> for Line {
     fn from(alert: Alert) -> Self {
         Self {
-            alert: alert.name.to_owned(),
+            alert: alert.name.into(),
             subject: alert.subject,
             groups: alert.groups,
             what: alert.what,
@@ -44,7 +44,7 @@ impl Line {
         let kind = Kind::ALL.iter().copied().find(|kind| kind.name() == self.alert)?;
         let row = kind.row();
         let alert = Alert {
-            name: row.name,
+            name: row.name.into(),
             severity: row.severity,
             subject: self.subject,
             groups: self.groups,
@@ -52,8 +52,8 @@ impl Line {
             fired: Wall(self.fired),
             resolved: self.resolved.map(Wall),
             what: self.what,
-            means: row.means,
-            remedy: row.remedy,
+            means: row.means.into(),
+            remedy: row.remedy.into(),
             command: self.command,
         };
         Some((kind, alert))

@@ -17,10 +17,12 @@ mod message;
 mod tests;
 mod watch;
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
 
 use crate::deliver::Post;
 use crate::event::{Now, Secret, Wall};
@@ -33,7 +35,7 @@ pub use message::body;
 pub use watch::watch;
 
 /// How urgent an alert is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     /// Somebody should look soon.
     Ticket,
@@ -112,10 +114,10 @@ impl Settings {
 }
 
 /// An alert that fired.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alert {
     /// Its kind's name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// How urgent it is.
     pub severity: Severity,
     /// Which group or source it is about, where there may be several alerts of the kind.
@@ -131,9 +133,9 @@ pub struct Alert {
     /// What is the case, with numbers; while it fires, of now.
     pub what: String,
     /// What that means.
-    pub means: &'static str,
+    pub means: Cow<'static, str>,
     /// What to do.
-    pub remedy: &'static str,
+    pub remedy: Cow<'static, str>,
     /// A command to paste.
     pub command: String,
 }

@@ -107,11 +107,12 @@ fn counted(metrics: &Metrics, source: &SourceInfo) -> SourceFacts {
 /// Counts it, writes it into the log and puts it into the queue of messages.
 fn tell(handle: &Handle, alert: &Alert, queue: &mpsc::Sender<Bytes>) {
     let Alert { name, severity, what, command, .. } = alert;
+    let name = &**name;
     let severity = severity.as_str();
     if alert.resolved.is_some() {
         tracing::info!(alert = name, severity, what, "an alert resolved");
     } else {
-        handle.metrics().alerts.fired(name);
+        handle.metrics().alerts.fired(alert.name.clone());
         tracing::warn!(alert = name, severity, what, command, "an alert fires");
     }
     if handle.alerts().settings().webhook.is_some() && queue.try_send(message::body(alert)).is_err() {

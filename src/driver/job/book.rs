@@ -43,6 +43,11 @@ impl Jobs {
         self.all.lock().values().rev().cloned().collect()
     }
 
+    /// The highest number that was ever given here.
+    pub(super) fn last(&self) -> u64 {
+        self.all.lock().last_key_value().map_or(0, |(last, _)| *last)
+    }
+
     pub(super) fn get(&self, id: u64) -> Option<Job> {
         self.all.lock().get(&id).cloned()
     }
@@ -55,7 +60,9 @@ impl Jobs {
             return Err(JobRefusal::Running(other.id));
         }
         let mut next = all.clone();
-        let id = next.last_key_value().map_or(1, |(last, _)| last + 1);
+        // Of two that were begun at the same time the later one gives way.
+        let is_free = job.id > 0 && !all.contains_key(&job.id);
+        let id = if is_free { job.id } else { all.last_key_value().map_or(1, |(last, _)| last + 1) };
         let job = Job { id, ..job };
         next.insert(id, job.clone());
         // The newest one stays in any case: its number says which the next one is.

@@ -61,6 +61,9 @@ pub(super) struct Noted {
     pub(super) created: u64,
     /// The highest seq that it is about: what is requeued gets a higher one and is not met again.
     pub(super) upto: u64,
+    /// The same of further sections.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    further: Vec<u64>,
     pub(super) planned: u64,
     pub(super) standing: Standing,
     pub(super) ended: Option<u64>,
@@ -91,13 +94,24 @@ struct NotedFilter {
     provider_event_id: Option<Box<str>>,
 }
 
+/// The highest seq of each section that a replay is about: sections are numbered by themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Upto(pub(super) Vec<Seq>);
+
+impl Upto {
+    /// Whether it is about an event there.
+    pub(super) fn has(&self, seq: Seq) -> bool {
+        self.0.iter().any(|last| last.section() == seq.section() && seq <= *last)
+    }
+}
+
 /// What of a replay never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) number: u64,
     pub(super) filter: Filter,
     pub(super) created: Wall,
-    pub(super) upto: Seq,
+    pub(super) upto: Upto,
     pub(super) planned: u64,
 }
 
@@ -127,7 +141,8 @@ impl Noted {
                 provider_event_id: filter.provider_event_id.clone(),
             },
             created: terms.created.0,
-            upto: terms.upto.0,
+            upto: terms.upto.0.first().map_or(0, |seq| seq.0),
+            further: terms.upto.0.iter().skip(1).map(|seq| seq.0).collect(),
             planned: terms.planned,
             standing: course.standing,
             ended: course.ended.map(|at| at.0),
@@ -158,7 +173,7 @@ impl Noted {
             number: self.number,
             filter,
             created: Wall(self.created),
-            upto: Seq(self.upto),
+            upto: Upto(std::iter::once(self.upto).chain(self.further).map(Seq).collect()),
             planned: self.planned,
         };
         Some((terms, Course { standing: self.standing, ended: self.ended.map(Wall), place, out, next }, self.tally))
@@ -192,7 +207,7 @@ mod tests {
             number: 7,
             filter: Filter { group: Some(group.clone()), since: Some(Wall(5)), ..Filter::default() },
             created: Wall(9),
-            upto: Seq(100),
+            upto: Upto(vec![Seq(100), Seq((1 << Seq::SECTION_SHIFT) + 7)]),
             planned: 40,
         };
         let place = Place { behind: 12, through: false, parked: BTreeMap::from([(group, 10)]) };

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use super::book::Upto;
 use crate::driver::{Ended, Handle};
 use crate::event::{Group, Seq, Wall};
 use crate::store::{Error, LaneStore, Query, Record, Status};
@@ -18,11 +21,12 @@ const COUNT_MAX: Duration = Duration::from_secs(10);
 const GROUPS_MAX: usize = 100_000;
 
 /// Which ended events. Every condition that is given must hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     /// Only of this group (all its lanes).
     pub group: Option<Group>,
     /// Only of this source.
+    #[serde(with = "crate::event::written::shared_or_none")]
     pub source: Option<Arc<str>>,
     /// Those that ended so: `dead`, `delivered`, `discarded`.
     pub status: Vec<Status>,
@@ -93,20 +97,19 @@ impl Handle {
         let began = self.now().mono;
         let mut sum = Sum::default();
         let in_time = || self.now().mono.since(began) < COUNT_MAX;
-        let complete = count(&*self.shared.store, filter, Seq(u64::MAX), &mut sum, in_time)
-            .await
-            .map_err(|error| error.to_string())?;
+        let complete =
+            count(&*self.shared.store, filter, None, &mut sum, in_time).await.map_err(|error| error.to_string())?;
         let mut plan = sum.plan(complete);
         plan.expected = self.expected(&plan).await.map_err(|error| error.to_string())?;
         Ok(plan)
     }
 
     /// How many there are up to a place, as far as they are counted in time.
-    pub(super) async fn count_replay(&self, filter: &Filter, upto: Seq) -> Result<u64, Error> {
+    pub(super) async fn count_replay(&self, filter: &Filter, upto: &Upto) -> Result<u64, Error> {
         let began = self.now().mono;
         let mut sum = Sum::default();
         let in_time = || self.now().mono.since(began) < COUNT_MAX;
-        count(&*self.shared.store, filter, upto, &mut sum, in_time).await?;
+        count(&*self.shared.store, filter, Some(upto), &mut sum, in_time).await?;
         Ok(sum.count)
     }
 
@@ -166,17 +169,19 @@ impl Sum {
 async fn count(
     store: &dyn LaneStore,
     filter: &Filter,
-    upto: Seq,
+    upto: Option<&Upto>,
     sum: &mut Sum,
     in_time: impl Fn() -> bool,
 ) -> Result<bool, Error> {
     let mut behind = Seq(0);
     loop {
         let page = store.list(filter.query(behind, PAGE)).await?;
-        page.records.iter().filter(|record| record.seq <= upto).for_each(|record| sum.add(record));
+        let before = page.records.iter().filter(|record| upto.is_none_or(|upto| upto.has(record.seq)));
+        let counted = before.inspect(|record| sum.add(record)).count();
         match page.next {
             None => return Ok(true),
-            Some(next) if next >= upto => return Ok(true),
+            // What comes later in the order of commits is younger.
+            Some(_) if counted == 0 && !page.records.is_empty() => return Ok(true),
             Some(_) if !in_time() => return Ok(false),
             Some(next) => behind = next,
         }

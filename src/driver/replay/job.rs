@@ -172,7 +172,7 @@ impl Look<'_> {
         let mut reached = page.next.map(|next| next.0);
         for record in page.records {
             let seq = record.seq.0;
-            if record.seq > self.job.terms.upto {
+            if !self.job.terms.upto.has(record.seq) {
                 reached = None;
                 break;
             }
@@ -204,11 +204,13 @@ impl Look<'_> {
         let max = if only_group { ONLY_GROUP_MAX } else { GROUP_MAX };
         let mut through = page.next.is_none();
         let mut reached = page.next.map_or(self.place.behind, |next| next.0);
+        let is_younger = |record: &Record| !self.job.terms.upto.has(record.seq);
+        // In the order of commits whatever follows is younger, too.
+        through |= !page.records.is_empty() && page.records.iter().all(is_younger);
         for record in page.records {
             let seq = record.seq.0;
-            if record.seq > self.job.terms.upto {
-                through = true;
-                break;
+            if !self.job.terms.upto.has(record.seq) {
+                continue;
             }
             let group = &record.lane.group;
             if !self.is_meant(&record) || self.place.parked.contains_key(group) {

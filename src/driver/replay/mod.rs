@@ -14,19 +14,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 pub use self::book::Standing;
-use self::book::{Course, Noted, Place, Terms};
+use self::book::{Course, Noted, Place, Terms, Upto};
 pub use self::filter::{Filter, Plan};
 pub(super) use self::job::{Work, run};
 pub(super) use self::tracker::{End, Out};
 pub use self::tracker::{Tally, Tracker};
 use super::command::Command;
+use super::removal::Target;
+use super::run::was_of;
 use super::{Ended, Handle};
-use crate::event::{Group, Mono, Now, Seq, Wall};
+use crate::engine::Removal;
+use crate::event::{Group, Mono, Now, Wall};
 use crate::store::notebook::Notebook;
-use crate::store::{Error, LaneStore, Query, Record, Status};
+use crate::store::{Error, LaneStore, Record, Status};
 
 /// Replays that are not over. Each has some events of many groups under way.
 pub const UNFINISHED_MAX: usize = 4;
@@ -56,7 +60,7 @@ pub(super) struct Replay {
 }
 
 /// A replay as people see it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplayView {
     /// Its number.
     pub number: u64,
@@ -142,12 +146,20 @@ impl Replays {
     }
 
     /// Takes up a new one.
-    fn add(&self, filter: Filter, upto: Seq, planned: u64, now: Now) -> Result<Arc<Replay>, NoReplay> {
+    fn add(
+        &self,
+        number: u64,
+        filter: Filter,
+        (upto, planned): (Upto, u64),
+        now: Now,
+    ) -> Result<Arc<Replay>, NoReplay> {
         let mut jobs = self.jobs.lock();
         if jobs.values().filter(|job| !job.standing().is_over()).count() >= UNFINISHED_MAX {
             return Err(NoReplay::TooMany);
         }
-        let number = jobs.keys().next_back().map_or(1, |last| last + 1);
+        // Of two that were begun at the same time the later one gives way.
+        let next = jobs.keys().next_back().map_or(1, |last| last + 1);
+        let number = if jobs.contains_key(&number) { next } else { number };
         let terms = Terms { number, filter, created: now.wall, upto, planned };
         let course = Course {
             standing: Standing::Running,
@@ -163,6 +175,11 @@ impl Replays {
             jobs.remove(number);
         }
         Ok(job)
+    }
+
+    /// The highest number that was ever given here.
+    fn last(&self) -> u64 {
+        self.jobs.lock().keys().next_back().copied().unwrap_or(0)
     }
 
     fn forget(&self, number: u64) {
@@ -257,7 +274,7 @@ impl Replay {
                 self.tracker.count(|tally| tally.missed += 1);
                 continue;
             };
-            if record.seq <= self.terms.upto {
+            if self.terms.upto.has(record.seq) {
                 self.again.lock().push(record);
                 continue;
             }
@@ -274,7 +291,8 @@ impl Replay {
                 }
             });
             if record.status == Status::Queued {
-                self.tracker.resume(Out { id, seq: record.seq, lane: record.lane, was, reason: record.reason });
+                let Record { seq, lane, source, reason, .. } = record;
+                self.tracker.resume(Out { id, seq, lane, source, was, reason });
             }
         }
         Ok(self.tracker.out())
@@ -287,12 +305,11 @@ impl Handle {
     /// # Errors
     /// Why it was not begun.
     pub async fn start_replay(&self, filter: Filter) -> Result<ReplayView, NoReplay> {
-        let newest = self.events(Query { limit: 1, ..Query::default() }).await?;
-        let upto = newest.records.first().map_or(Seq(0), |record| record.seq);
-        let planned = self.count_replay(&filter, upto).await?;
-        let now = self.now();
-        let replays = &self.shared.replays;
-        let job = replays.add(filter, upto, planned, now)?;
+        let upto = Upto(self.shared.store.newest().await?);
+        let planned = self.count_replay(&filter, &upto).await?;
+        let (now, replays) = (self.now(), &self.shared.replays);
+        let number = self.shared.next_number("replays", replays.last()).await.map_err(NoReplay::Failed)?;
+        let job = replays.add(number, filter, (upto, planned), now)?;
         if let Err(why) = replays.note().await {
             replays.forget(job.terms.number);
             return Err(NoReplay::Failed(why));
@@ -325,15 +342,36 @@ impl Handle {
         self.set_standing(number, standing).await
     }
 
-    /// Ends a replay. Events that it has in lanes are taken back, those in flight end as they end; all others stay as they are.
+    /// Ends a replay. Events that it has in lanes are taken back, on other nodes too; those in flight end as they end; all others stay as
+    /// they are. With it, what could not be taken back, in words: those are delivered.
     ///
     /// # Errors
     /// It is not known, is over, or could not be written down.
-    pub async fn cancel_replay(&self, number: u64) -> Result<ReplayView, NoReplay> {
+    pub async fn cancel_replay(&self, number: u64) -> Result<(ReplayView, Option<String>), NoReplay> {
         let view = self.set_standing(number, Standing::Cancelled).await?;
         let job = self.shared.replays.get(number)?;
         self.ask(|reply| Command::Withdraw(Arc::clone(&job.tracker), reply)).await?;
-        Ok(view)
+        Ok((view, self.withdraw_there(&job.tracker).await))
+    }
+
+    /// Has other nodes take back what a replay has in lanes of theirs.
+    async fn withdraw_there(&self, tracker: &Tracker) -> Option<String> {
+        let mut left: Option<String> = None;
+        for was in [Status::Delivered, Status::Dead, Status::Discarded] {
+            let out = tracker.out().into_iter().filter(|out| out.was == was).map(Target::of_replay).collect();
+            let (_here, there) = self.shared.sorted(out);
+            for (section, targets) in there {
+                let (shard, count) = (section, targets.len());
+                let removal = Removal::Withdraw(was_of(was));
+                if let Err(why) = self.shared.remove_there(section, targets, removal).await {
+                    tracing::warn!(shard, count, why, "events of a replay that was cancelled could not be taken back");
+                    left = Some(format!(
+                        "events in lanes of another node could not be taken back and are delivered: {why}"
+                    ));
+                }
+            }
+        }
+        left
     }
 
     async fn set_standing(&self, number: u64, standing: Standing) -> Result<ReplayView, NoReplay> {
@@ -363,6 +401,7 @@ mod tests {
     use super::*;
     use crate::clock::TestClock;
     use crate::driver::tests::event;
+    use crate::event::Seq;
     use crate::store::memory::Memory;
     use crate::store::{Settlement, Verdict};
 
@@ -392,7 +431,8 @@ mod tests {
         settle(&store, 6, &[Verdict::Delivered]).await;
         settle(&store, 7, &[Verdict::Begun, dead.clone()]).await;
         settle(&store, 8, &[dead]).await;
-        let terms = Terms { number: 1, filter: Filter::default(), created: Wall(9), upto: Seq(4), planned: 4 };
+        let terms =
+            Terms { number: 1, filter: Filter::default(), created: Wall(9), upto: Upto(vec![Seq(4)]), planned: 4 };
         let course = Course { standing: Standing::Cancelled, ended: None, place: Place::default(), out, next: vec![] };
         let replay = Replay::new(terms, course, Tally { requeued: 4, ..Tally::default() }, Mono(0));
         assert_eq!(replay.resume(&store).await.unwrap().len(), 0);

@@ -4,6 +4,7 @@
 //! is not followed any further, so that a group that fails for days keeps nothing in memory.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -18,6 +19,7 @@ pub(in crate::driver) struct Out {
     /// Where it stands now.
     pub(in crate::driver) seq: Seq,
     pub(in crate::driver) lane: Lane,
+    pub(in crate::driver) source: Arc<str>,
     /// What it had ended as before.
     pub(in crate::driver) was: Status,
     /// Why it had died; empty where it had not, and after a restart.
@@ -89,7 +91,8 @@ impl Tracker {
         };
         inner.tally.requeued += 1;
         let (lane, reason) = (pending.lane.clone(), record.reason.clone());
-        inner.put(Out { id: record.id, seq: pending.seq, lane, was: record.status, reason });
+        let source = Arc::clone(&record.source);
+        inner.put(Out { id: record.id, seq: pending.seq, lane, source, was: record.status, reason });
     }
 
     /// An event that was under way before the restart still is.

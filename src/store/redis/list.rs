@@ -6,6 +6,8 @@ use redis::Value;
 
 use super::Redis;
 use super::layout::{self, Found, strange, written};
+use super::link::Call;
+use super::local::Local;
 use super::scripts::{MOMENT, SCAN};
 use super::shard::Shard;
 use crate::event::{Seq, Wall};
@@ -43,6 +45,8 @@ impl Redis {
         self.is_open()?;
         let limit = query.limit.clamp(1, 1_000);
         let cursor = match query.behind {
+            // Before all: of every shard, not of the first one.
+            Some(Seq(0)) if query.oldest_first => None,
             Some(seq) => match self.moment(seq).await? {
                 Some(moment) => Some(moment),
                 None if query.oldest_first => return Ok(Page::default()),
@@ -60,6 +64,26 @@ impl Redis {
         Ok(self.merge(walks, &query, limit))
     }
 
+    /// The last seq that each shard has given, of those that have given one.
+    pub(super) async fn newest_of_all(&self) -> Result<Vec<Seq>, Error> {
+        let shards = self.locals.iter().zip((0..).map(Shard));
+        let call = |(local, _): (&Local, Shard)| {
+            let first = Call::command(&local.tag, "GETRANGE").arg(local.tag.key("m"));
+            first.arg(0).arg(7)
+        };
+        let calls = shards.clone().map(call).collect();
+        let mut newest = Vec::new();
+        for ((_, shard), answer) in shards.zip(self.run(calls).await) {
+            let told = layout::bytes(answer?)?;
+            // A shard without a first event has no sums.
+            if !told.is_empty() {
+                let [last] = layout::doubles(&told)?;
+                newest.extend(layout::whole(last).filter(|last| *last > 0).map(|last| shard.seq(last)));
+            }
+        }
+        Ok(newest)
+    }
+
     /// When the event at a cursor was committed; `None` for a seq beyond everything.
     async fn moment(&self, seq: Seq) -> Result<Option<Moment>, Error> {
         let Some((shard, number)) = layout::place(seq, self.shards()) else { return Ok(None) };
@@ -72,14 +96,7 @@ impl Redis {
         Ok(Some(Moment { t, shard, number }))
     }
 
-    fn scan(
-        &self,
-        shard: Shard,
-        query: &Query,
-        cursor: Option<Moment>,
-        limit: usize,
-        budget: usize,
-    ) -> super::link::Call {
+    fn scan(&self, shard: Shard, query: &Query, cursor: Option<Moment>, limit: usize, budget: usize) -> Call {
         let (behind, bound, within) = match cursor {
             None => (Vec::new(), String::new(), 0),
             Some(cursor) if cursor.shard == shard => (written(cursor.number).to_vec(), String::new(), 0),

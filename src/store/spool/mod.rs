@@ -288,6 +288,11 @@ impl LaneStore for Spooled {
         Box::pin(self.look_through(query))
     }
 
+    /// Of the remote: what is in the spool has not ended.
+    fn newest(&self) -> BoxFuture<'_, Result<Vec<Seq>, Error>> {
+        self.remote.newest()
+    }
+
     fn admits(&self, group: &Group) -> Result<(), Refusal> {
         let theirs = if self.standing.lock().takes((self.part_of)(group), self.now()) {
             self.remote.admits(group)
