@@ -19,7 +19,7 @@ REPLAY_EVENTS ?= 100000
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash sim fairness fuzz contract bench bench-engine bench-history bench-replay bench-verify screenshots
+.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash soak-nodes sim fairness fuzz contract bench bench-engine bench-history bench-replay bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ run: ## Serve gateway.yaml on the loopback (LISTEN=, ADMIN=, DATA= to change)
 
 crash: ## Kill it CRASH_ROUNDS times (100) at random points: nothing that was acknowledged may be lost
 	CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --locked --test crash -- --nocapture
+
+soak-nodes: setup ## Three nodes over Redis with the long faults: killed, stopped, Redis gone for a minute, failover (ten minutes)
+	$(CARGO) test --locked --test cluster soak -- --ignored --nocapture --test-threads 1
 
 sim: ## The engine against a model world in virtual time, with faults (SIM_SEED= repeats one, SIM_SEEDS= widens)
 	$(CARGO) test --locked --test sim -- --nocapture

@@ -13,7 +13,11 @@ mod failover;
 mod loss;
 #[path = "cluster/quiet.rs"]
 mod quiet;
+#[path = "cluster/soak.rs"]
+mod soak;
 mod support;
+#[path = "cluster/views.rs"]
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -41,6 +45,10 @@ struct World<R = Server> {
     /// Where Redis is, as `store.redis` says it.
     place: String,
     upstream: Upstream,
+    lease: Duration,
+    /// Further fields of `upstream`, and further lines of the file.
+    upstream_more: String,
+    more: String,
 }
 
 fn world(each: Duration) -> World {
@@ -51,13 +59,14 @@ fn world(each: Duration) -> World {
 
 /// Nodes over this Redis, and an upstream that takes so long for each event.
 fn world_on<R>(redis: R, place: String, each: Duration) -> World<R> {
-    World { redis, place, upstream: upstream(move |_| answer(200).after(each)) }
+    let upstream = upstream(move |_| answer(200).after(each));
+    World { redis, place, upstream, lease: LEASE, upstream_more: String::new(), more: String::new() }
 }
 
 impl<R> World<R> {
     fn yaml(&self) -> String {
         format!(
-            "upstream: {{ url: \"{}\", concurrency: {SLOTS}, timeout: 3s }}
+            "upstream: {{ url: \"{}\", concurrency: {SLOTS}, timeout: 3s{} }}
 groups: {{ defaults: {{ concurrency: {CAP} }} }}
 sources:
   - path: /any
@@ -70,23 +79,37 @@ sources:
 store: {{ redis: {{ {}, shards: {SHARDS}, lease: {}s }} }}
 shutdown: {{ drain: 20s }}
 log: {{ level: info }}
-",
+{}",
             self.upstream.url(),
+            self.upstream_more,
             self.place,
-            LEASE.as_secs()
+            self.lease.as_secs(),
+            self.more
         )
     }
 
     fn node(&self) -> Gateway {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("data")).unwrap();
-        std::fs::write(dir.path().join("data/admin-token"), TOKEN).unwrap();
+        self.node_in(folder())
+    }
+
+    /// One with this name: with the names it is known which shards are whose.
+    fn node_called(&self, name: &str) -> Gateway {
+        let dir = folder();
+        std::fs::write(dir.path().join("data/node"), name).unwrap();
         self.node_in(dir)
     }
 
     fn node_in(&self, dir: TempDir) -> Gateway {
         gateway(&self.yaml()).again_in(dir).start()
     }
+}
+
+/// A new node's folder.
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    std::fs::write(dir.path().join("data/admin-token"), TOKEN).unwrap();
+    dir
 }
 
 /// The nodes that one of them sees, and what each owns.
@@ -151,11 +174,21 @@ struct Load {
 type Addresses = Arc<Mutex<Vec<SocketAddr>>>;
 
 impl Load {
+    /// Events of sources with an order.
     fn start(addresses: &Addresses, senders: usize, pause: Duration) -> Self {
+        Self::start_to(addresses, senders, pause, |_| "/any")
+    }
+
+    /// Every third sender sends events without an order.
+    fn start_mixed(addresses: &Addresses, senders: usize, pause: Duration) -> Self {
+        Self::start_to(addresses, senders, pause, |number| if number % 3 == 2 { "/loose" } else { "/any" })
+    }
+
+    fn start_to(addresses: &Addresses, senders: usize, pause: Duration, path: fn(usize) -> &'static str) -> Self {
         let (ending, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let sender = |number: usize| {
             let (ending, accepted, addresses) = (Arc::clone(&ending), Arc::clone(&accepted), Arc::clone(addresses));
-            std::thread::spawn(move || send(number, &addresses, pause, &ending, &accepted))
+            std::thread::spawn(move || send((number, path(number)), &addresses, pause, &ending, &accepted))
         };
         Self { senders: (0..senders).map(sender).collect(), ending, accepted }
     }
@@ -178,7 +211,13 @@ impl Load {
     }
 }
 
-fn send(number: usize, addresses: &Addresses, pause: Duration, ending: &AtomicBool, accepted: &AtomicUsize) -> Sent {
+fn send(
+    (number, path): (usize, &str),
+    addresses: &Addresses,
+    pause: Duration,
+    ending: &AtomicBool,
+    accepted: &AtomicUsize,
+) -> Sent {
     let mut sent = Sent::default();
     let mut client: Option<Client> = None;
     for count in 0u64.. {
@@ -186,10 +225,11 @@ fn send(number: usize, addresses: &Addresses, pause: Duration, ending: &AtomicBo
             break;
         }
         let group = (number + count as usize) % GROUPS;
-        let key = format!("{number}-{group}");
+        // Nobody promises an order of what has none.
+        let key = if path == "/loose" { format!("{number}-{group}-{count}") } else { format!("{number}-{group}") };
         let body = format!(r#"{{"group":"g{group}","order":"{key}","n":{count}}}"#);
         let mut open = client.take().unwrap_or_else(|| connect(addresses, number + count as usize));
-        match open.try_send(&post("/any", body.as_bytes()).header("content-type", "application/json")) {
+        match open.try_send(&post(path, body.as_bytes()).header("content-type", "application/json")) {
             Some(response) if response.status == 200 => {
                 let id = response.header("fairlane-event-id").unwrap().to_owned();
                 sent.accepted.push((id, (key, count)));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::Gateway;
-use crate::{LEASE, Load, SHARDS, addresses, check, name, settled, until, violations, world};
+use crate::{CAP, LEASE, Load, SHARDS, SLOTS, addresses, check, name, settled, until, violations, world};
 
 /// A shard finds its next owner this soon after the lease of a lost node is over.
 const SOON: f64 = 2.0;
@@ -46,4 +46,33 @@ fn every_shard_of_a_killed_node_has_an_owner_again_soon_after_its_lease() {
     load.more(50);
     check(&world, &load.end(), 2);
     assert_eq!(violations(&third), 0.0, "{}", third.stderr());
+}
+
+/// The upstream goes on with what a killed node had begun, for longer than its lease: whoever gave its slots, or the caps of its groups, to
+/// others by then would have it work on more than it may.
+#[test]
+fn slots_and_caps_of_a_killed_node_rest_until_its_attempts_must_be_over() {
+    // Nearly the timeout of 3 s, and more than the lease.
+    let world = world(LEASE + Duration::from_millis(700));
+    let (first, second, third) = (world.node(), world.node(), world.node());
+    settled(&[&first, &second, &third]);
+    let addresses = addresses(&[&first, &second, &third]);
+    let load = Load::start(&addresses, 6, Duration::from_millis(10));
+    // More than all slots get through before the end.
+    load.more(10 * SLOTS);
+    let sent = load.end();
+    let has_slots = |node: &Gateway| node.json("/api/v1/upstream")["slots"]["busy"].as_u64().unwrap() as usize == SLOTS;
+    until("every slot is taken", || has_slots(&second));
+    let dir = first.kill();
+    settled(&[&second, &third]);
+    // Another one, while slots of the first rest.
+    let first = world.node_in(dir);
+    let _dir = second.kill();
+    settled(&[&first, &third]);
+    until("every slot is taken again", || has_slots(&third));
+    check(&world, &sent, 2);
+    assert_eq!((world.upstream.most_in_flight(), world.upstream.most_of_a_group()), (SLOTS, CAP), "all was used");
+    for node in [&first, &third] {
+        assert_eq!(violations(node), 0.0, "{}", node.stderr());
+    }
 }
