@@ -25,7 +25,7 @@
 //! | `:d:<fingerprint>` | text, expires | the end of its window (double) and the id of the event that repeats are known by |
 //! | `:c:<receipt>` | text, expires | what a requeue gave, for its repetition |
 //!
-//! A shard without events has `:m` and `:owner`, the first one `:shards` besides (how many there are); a lane without pending events has
+//! A shard without events has `:m` and `:owner`, the first one `:shards` (how many there are) and `:layout` ([`LAYOUT`]) besides; a lane without pending events has
 //! nothing.
 //!
 //! # A state
@@ -51,6 +51,9 @@ use crate::store::row::Row;
 use crate::store::wire::{Damaged, Reader, put_number, put_option};
 use crate::store::{Error, Status};
 
+/// The number of all this: another one means keys or scripts that this version does not have. It stands in `:layout` of the first shard, and
+/// nodes of two numbers never share a store. What is added so that nodes without it go on as before does not raise it.
+pub(super) const LAYOUT: u64 = 1;
 /// The version of heads and rests.
 const VERSION: u8 = 1;
 /// Bytes of a state before its lane.
