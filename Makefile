@@ -12,7 +12,9 @@ CRASH_ROUNDS ?= 100
 SOAK_SECONDS ?= 600
 # Connections of `make idle`.
 IDLE_CONNECTIONS ?= 20000
-# How long `make fuzz` goes on.
+# What `make deny` looks at; the list of known weaknesses comes over the network.
+DENY_CHECKS ?= advisories bans licenses sources
+# How long each part of `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 # Where `make run` listens and keeps its events.
 LISTEN ?= 127.0.0.1:8080
@@ -23,7 +25,7 @@ REPLAY_EVENTS ?= 100000
 # What `make demo` is told, e.g. DEMO_ARGS='--compare --flood 50000'.
 DEMO_ARGS ?=
 
-.PHONY: help demo setup check dist man check-monitoring check-kubernetes test run crash soak-nodes sim soak hostile idle fairness fuzz contract bench bench-engine bench-history bench-redis bench-replay bench-verify screenshots
+.PHONY: help demo setup check deny dist image book man check-monitoring check-kubernetes test run crash soak-nodes sim soak hostile idle fairness fuzz contract bench bench-engine bench-history bench-redis bench-replay bench-verify screenshots
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +40,10 @@ setup: ## Install what building and testing need (Debian-like machines; nothing 
 check: ## Formatting and lints
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+deny: ## Licences, sources and known weaknesses of everything that is linked (cargo install cargo-deny; advisories need the network)
+	@$(CARGO) deny --version >/dev/null || { echo 'there is no cargo-deny: cargo install --locked cargo-deny'; exit 1; }
+	$(CARGO) deny --all-features check $(DENY_CHECKS)
 
 test: setup ## Everything that CI runs: check, then all tests
 	@if $(CARGO) fmt --version && $(CARGO) clippy --version; then \
@@ -71,8 +77,10 @@ fairness: setup ## Repeat every number and picture of docs/fairness.md (release;
 	done
 	time target/release/fairlane simulate --scenario storm --drain 1d
 
-fuzz: ## Mutated requests through every scheme and key for FUZZ_SECONDS (600)
+fuzz: ## Mutated connections, requests, configurations, stores and records, each for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --test fuzz -- --nocapture
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --test fuzz_listener -- --nocapture
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --lib store::record::fuzz -- --nocapture
 
 soak: setup ## Everything that can go wrong, for SOAK_SECONDS (600), then the books have to balance (SOAK_SEED= repeats one)
 	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --locked --test soak -- --nocapture
@@ -120,6 +128,13 @@ check-kubernetes: ## The manifests and the chart, by helm and Kubernetes' schema
 dist: ## A release in target/dist: stripped binary, checksums, SBOM, licences; its size and start time (minutes)
 	@.ci/setup build
 	deploy/release/dist
+
+image: ## Carry out the Dockerfile's own steps in a clean root, without a container engine, and run what comes of it (root, debootstrap; minutes)
+	deploy/image/clean-root
+
+book: ## The documentation as a book, in target/book/html (mdBook: cargo install mdbook; MDBOOK=)
+	@command -v "$${MDBOOK:-mdbook}" >/dev/null || { echo 'there is no mdbook: cargo install mdbook, or MDBOOK='; exit 1; }
+	deploy/release/book
 
 man: ## Manual pages of every command, in target/man
 	$(CARGO) run --locked --quiet -- man target/man

@@ -19,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq as _;
 
 pub use numbered::{NumberMap, Numbered};
 pub use shard::shard;
@@ -320,9 +321,17 @@ fn written<S: AsRef<str>>(parts: &[S]) -> String {
     out
 }
 
-/// A secret: never printed, erased when dropped.
-#[derive(Clone, PartialEq, Eq)]
+/// A secret: never printed, compared in a time that does not tell where two differ, erased when dropped.
+#[derive(Clone)]
 pub struct Secret(zeroize::Zeroizing<Vec<u8>>);
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Secret {}
 
 impl Secret {
     /// Takes over the bytes of a secret.

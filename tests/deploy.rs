@@ -216,6 +216,31 @@ fn the_dockerfile_copies_what_is_there_and_what_is_needed() {
     assert!(instruction("RUN")[0].contains("cmake"));
 }
 
+/// What `make image` carries out is what stands in the Dockerfile, step by step, and a step that it does not know is refused.
+#[test]
+fn the_clean_root_takes_every_step_from_the_dockerfile() {
+    let script = deploy("image/clean-root");
+    let output = Command::new("python3").arg(&script).arg("--parse").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stages: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut read = Vec::new();
+    for stage in stages.as_array().unwrap() {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let name = Some(text(&stage["name"])).filter(|name| !name.is_empty());
+        let from = name.map_or_else(|| text(&stage["base"]), |name| format!("{} AS {name}", text(&stage["base"])));
+        read.push(("FROM".to_owned(), from));
+        read.extend(stage["steps"].as_array().unwrap().iter().map(|step| (text(&step[0]), text(&step[1]))));
+    }
+    let blanks = |(word, rest): (String, String)| (word, rest.split_whitespace().collect::<Vec<_>>().join(" "));
+    assert_eq!(read, instructions().into_iter().map(blanks).collect::<Vec<_>>());
+    let other = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(other.path(), "FROM debian:bookworm-slim\nADD https://example.com/x /x\n").unwrap();
+    let output =
+        Command::new("python3").arg(&script).arg("--parse").arg("--dockerfile").arg(other.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("the Dockerfile has ADD"), "{said}");
+}
+
 #[test]
 fn the_image_runs_the_gateway_as_nobody_of_weight() {
     assert_eq!(instruction("ENTRYPOINT"), [r#"["fairlane"]"#]);

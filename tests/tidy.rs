@@ -501,3 +501,11 @@ fn what_is_tidy_is_left_alone() {
         assert_eq!(findings(&tree), vec![], "{tree:#?}");
     }
 }
+
+/// The compiler sees to it in every target of the package, as long as this line is there: what forbids cannot be allowed again further in.
+#[test]
+fn unsafe_code_is_forbidden() {
+    let manifest = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let lints = manifest.split("\n[lints.rust]\n").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap();
+    assert!(lints.lines().any(|line| line == "unsafe_code = \"forbid\""), "{lints}");
+}

@@ -35,8 +35,9 @@ pub(super) const NOTES_KEPT: usize = 500;
 /// Notes in one call.
 const NOTES_MAX: usize = 100;
 
-/// What a node says of itself.
+/// What a node says of itself. Nodes of two versions read each other: what one does not say is as nothing, what one does not know is passed over.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct About {
     /// Its name.
     pub node: String,
@@ -222,4 +223,29 @@ fn millis(span: Duration) -> u64 {
 
 fn unreadable(error: &dyn std::fmt::Display) -> Error {
     Error::Unavailable(format!("Redis answered what cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(about: &str) -> Option<NodeView> {
+        read_life("n1/5", &format!("1000 2000 7 {about}"), 1_500)
+    }
+
+    #[test]
+    fn nodes_of_another_version_are_read_as_far_as_they_are_understood() {
+        let own = About { node: "n1".into(), held: vec![3, 4], weight: 9, ..About::default() };
+        let mut said = serde_json::to_value(&own).expect("it is plain data");
+        let view = read(&said.to_string()).expect("it is its own");
+        assert_eq!((&view.about, view.slots, view.silent), (&own, 7, Duration::from_millis(500)));
+        // A newer one says more.
+        said["color"] = serde_json::json!({ "of": ["its", "own"] });
+        assert_eq!(read(&said.to_string()).map(|view| view.about), Some(own));
+        // An older one says less.
+        let older = read(r#"{"node":"n1","held":[3]}"#).expect("it is read");
+        assert_eq!((older.held, older.about.version.as_str(), older.about.leaving), (vec![3], "", false));
+        // What cannot be read counts for its slots alone, which the script has seen to.
+        assert_eq!(read("not json"), None);
+    }
 }

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use zeroize::Zeroizing;
+
 use super::fields::{Default, Field, Kind, Map, ROOT};
 use super::nearest;
 use super::problem::{Place, Problem};
@@ -137,8 +139,17 @@ impl<'a> Checker<'a> {
             problem.hint = Some("inside { … } a secret needs quotes".to_owned());
             return;
         }
-        let hint = nearest::hint(&entry.name, &names).or_else(|| nearest::elsewhere(&entry.name));
-        let step = format!(".{}", entry.name.escape_debug());
+        // `secret:hunter2` without its blank is one long key, and half of it is a value.
+        let (step, hint) = match entry.name.split_once(':') {
+            Some((name, _)) => {
+                let name = name.escape_debug();
+                (format!(".{name}:…"), Some(format!("a blank belongs between the colon and the value: {name}: …")))
+            }
+            None => {
+                let hint = nearest::hint(&entry.name, &names).or_else(|| nearest::elsewhere(&entry.name));
+                (format!(".{}", entry.name.escape_debug()), hint)
+            }
+        };
         self.inside(&step, |c| {
             let problem = c.problem(entry.place, "unknown key");
             problem.expected = Some(expected);
@@ -361,13 +372,13 @@ impl<'a> Checker<'a> {
 
     fn secret(&mut self, place: Place, text: &str, form: Option<&'static Text>) -> Option<Value> {
         let text = match secret::secret(text, self.outside.files) {
-            Ok(text) => text,
+            Ok(text) => Zeroizing::new(text),
             Err(incomplete) => return self.incomplete(place, incomplete),
         };
         match form.map(|form| (form, (form.read)(&text))) {
             Some((form, Err(hint))) => {
                 // A hint may repeat a part of the value.
-                let hint = if hint.contains(&text) || text.contains('@') { String::new() } else { hint };
+                let hint = if hint.contains(text.as_str()) || text.contains('@') { String::new() } else { hint };
                 self.refused(place, "found something else (not shown)", form.expected, hint);
                 None
             }
@@ -377,7 +388,7 @@ impl<'a> Checker<'a> {
                     Some("with an empty secret anybody can sign".to_owned());
                 None
             }
-            None => Some(Value::Secret(Secret::new(text))),
+            None => Some(Value::Secret(Secret::new(text.as_bytes()))),
         }
     }
 

@@ -4,6 +4,8 @@
 use std::io;
 use std::path::Path;
 
+use zeroize::Zeroizing;
+
 /// What the process gives us: its environment and its files, as functions, so that tests own both.
 #[derive(Clone, Copy)]
 pub(super) struct Outside<'a> {
@@ -75,6 +77,7 @@ pub(super) fn secret(text: &str, files: &dyn Fn(&Path) -> io::Result<String>) ->
     let Some(path) = text.strip_prefix("file:") else { return Ok(text.to_owned()) };
     match files(Path::new(path)) {
         Ok(content) => {
+            let content = Zeroizing::new(content);
             let line = content.strip_suffix('\n').unwrap_or(&content);
             Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
         }

@@ -18,6 +18,7 @@ use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
 
 use super::Tls;
 
@@ -142,7 +143,8 @@ fn digest(files: &Tls) -> Result<[u8; 32], String> {
         if !std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
             return Err(format!("{}: expected a regular file", path.display()));
         }
-        hash.update(std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?);
+        // The key is among them.
+        hash.update(Zeroizing::new(std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?));
     }
     Ok(hash.finalize().into())
 }

@@ -58,15 +58,15 @@ impl Reader<'_> {
                 self.record(record);
                 Ok(())
             });
-            let end = match read {
+            let header = match read {
                 Err(Error::Corrupt(_)) => {
                     self.found.damaged += 1;
-                    scan::batch_end(segments, number, offset)?
+                    scan::header(segments, number, offset)?
                 }
                 other => other?,
             };
-            offset = match end {
-                Some(end) => end,
+            offset = match header {
+                Some(header) => header.next_offset(),
                 None => match scan::next_batch(segments, number, offset)? {
                     // It may be the very batch that was being written a moment ago.
                     Some(next) => {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::Error;
 use super::disk::{Disk, Real};
 use super::embedded::{checkpoint_cursor, salt};
+use super::log::batch::Header;
 use super::log::{Cursor, Segments, scan};
 use super::record::Record;
 
@@ -87,6 +88,15 @@ impl DoctorReport {
     pub fn is_healthy(&self) -> bool {
         self.damage.is_empty()
     }
+
+    /// Adds what is wrong at a place, in the order of the log, where nothing is said of that place yet.
+    fn add(&mut self, segments: &Segments, segment: u32, offset: u64, what: String) {
+        let file = segments.path(segment).display().to_string();
+        if !self.damage.iter().any(|damage| damage.file == file && damage.offset == offset) {
+            self.damage.push(Damage { file, offset, what });
+            self.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
+        }
+    }
 }
 
 /// Examines the store in `path`, reading all of its log. Blocks. Changes nothing.
@@ -109,12 +119,18 @@ pub fn examine(path: &Path, disk: Arc<dyn Disk>) -> Result<DoctorReport, Error> 
     let segments = Segments::list(disk, &path.join("log"), salt)?;
     let numbers = segments.numbers();
     let mut report = DoctorReport { segments: numbers.len(), bytes: segments.bytes(), ..DoctorReport::default() };
-    let mut end = Cursor::START;
+    let (mut end, mut last) = (Cursor::START, None);
     for number in numbers {
         let (batches, damage) = (report.batches, report.damage.len());
-        let offset = examine_segment(&segments, number, &mut report)?;
+        let offset = examine_segment(&segments, number, &mut last, &mut report)?;
         if (report.batches, report.damage.len()) != (batches, damage) || end == Cursor::START {
             end = Cursor { segment: number, offset, ..end };
+        }
+    }
+    if let Some(first) = segments.numbers().first() {
+        match scan::first_number(&segments, *first) {
+            Err(Error::Corrupt(what)) => report.add(&segments, *first, 0, what),
+            other => drop(other?),
         }
     }
     report.tail = examine_tail(&segments, &end)?;
@@ -127,12 +143,21 @@ pub fn examine(path: &Path, disk: Arc<dyn Disk>) -> Result<DoctorReport, Error> 
 /// The log must reach as far as the checkpoint: a batch that is missing there has none behind it that would tell.
 fn examine_end(segments: &Segments, at: &Cursor, report: &mut DoctorReport) -> Result<(), Error> {
     let Some((offset, what)) = scan::short_of(segments, at)? else { return Ok(()) };
-    let (file, offset) = (segments.path(at.segment).display().to_string(), u64::from(offset));
-    if !report.damage.iter().any(|damage| damage.file == file && damage.offset == offset) {
-        report.damage.push(Damage { file, offset, what });
-        report.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
-    }
+    report.add(segments, at.segment, u64::from(offset), what);
     Ok(())
+}
+
+/// Batches are numbered without a gap, also from one segment to the next: whatever lies between two that are whole and do not follow one
+/// another was there. Where a whole segment is missing between them, it may have been deleted as one that nobody needed any more.
+fn examine_gap(segments: &Segments, last: &Header, next: &Header, report: &mut DoctorReport) {
+    let deleted = (last.segment.saturating_add(1)..next.segment).any(|number| !segments.has(number));
+    if next.number == last.number.saturating_add(1) || deleted {
+        return;
+    }
+    let behind =
+        format!("batch {} behind it ({} at {})", next.number, segments.path(next.segment).display(), next.offset);
+    let what = format!("batch {} is missing or damaged, while {behind} is whole", last.number.saturating_add(1));
+    report.add(segments, last.segment, last.end(), what);
 }
 
 /// What is not zeros behind the `end` of the log.
@@ -149,8 +174,13 @@ fn examine_tail(segments: &Segments, end: &Cursor) -> Result<Option<Tail>, Error
     Ok(tail)
 }
 
-/// Looks at the batches of a segment; the answer is where the last of them ends.
-fn examine_segment(segments: &Segments, number: u32, report: &mut DoctorReport) -> Result<u32, Error> {
+/// Looks at the batches of a segment; the answer is where the last of them ends. `last` is the last whole batch so far.
+fn examine_segment(
+    segments: &Segments,
+    number: u32,
+    last: &mut Option<Header>,
+    report: &mut DoctorReport,
+) -> Result<u32, Error> {
     let damage = |offset: u32, what: String| Damage {
         file: segments.path(number).display().to_string(),
         offset: u64::from(offset),
@@ -158,8 +188,12 @@ fn examine_segment(segments: &Segments, number: u32, report: &mut DoctorReport) 
     };
     let mut offset = 0;
     loop {
-        while let Some(end) = examine_batch(segments, number, offset, report, &damage)? {
-            offset = end;
+        while let Some(header) = examine_batch(segments, number, offset, report, &damage)? {
+            if let Some(last) = last {
+                examine_gap(segments, last, &header, report);
+            }
+            offset = header.next_offset();
+            *last = Some(header);
         }
         // Behind the last batch are zeros, or the rest of a write that failed. A further batch means that one before it is damaged.
         match scan::next_batch(segments, number, offset)? {
@@ -172,14 +206,14 @@ fn examine_segment(segments: &Segments, number: u32, report: &mut DoctorReport) 
     }
 }
 
-/// Where the batch at `offset` ends; `None` when there is none.
+/// The numbers of the batch at `offset`; `None` when there is none.
 fn examine_batch(
     segments: &Segments,
     number: u32,
     offset: u32,
     report: &mut DoctorReport,
     damage: &impl Fn(u32, String) -> Damage,
-) -> Result<Option<u32>, Error> {
+) -> Result<Option<Header>, Error> {
     let mut counts = [0_u64; 4];
     let read = scan::batch(segments, number, offset, |record, _| {
         let kind = match record {
@@ -193,14 +227,14 @@ fn examine_batch(
         }
         Ok(())
     });
-    let end = match read {
+    let header = match read {
         Ok(None) => return Ok(None),
-        Ok(Some(end)) => end,
+        Ok(Some(header)) => header,
         Err(Error::Corrupt(what)) => {
             report.damage.push(damage(offset, what));
             // The batch's own checksum holds, so its length does.
-            match scan::batch_end(segments, number, offset)? {
-                Some(end) => end,
+            match scan::header(segments, number, offset)? {
+                Some(header) => header,
                 None => return Ok(None),
             }
         }
@@ -212,5 +246,5 @@ fn examine_batch(
     report.settled += settled;
     report.copied += copied;
     report.gone += gone;
-    Ok(Some(end))
+    Ok(Some(header))
 }

@@ -702,4 +702,6 @@ fn missing_number(missing: Missing) -> u8 {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

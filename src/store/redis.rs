@@ -90,7 +90,8 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] when Redis cannot be reached, [`Error::Corrupt`] when what lies there was made with another number of shards.
+    /// [`Error::Unavailable`] when Redis cannot be reached, [`Error::Corrupt`] when what lies there was made with another number of shards,
+    /// or by a version of another layout.
     pub async fn open(settings: Settings, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
         let link = Arc::new(Link::new(settings.server.clone(), settings.ack, Arc::clone(&clock)));
         Self::open_over(link, settings, clock).await
@@ -167,24 +168,40 @@ impl Redis {
         drop(begun.wait_for(|begun| *begun).await);
     }
 
-    /// The number of shards decides where every group is, so the first node writes it down and the others compare.
+    /// The number of shards decides where every group is, and the layout what each key means: the first node writes both down, in one
+    /// step, and the others compare.
     async fn agree_on_shards(&self) -> Result<(), Error> {
         let Some(first) = self.local(Shard(0)) else { return Ok(()) };
-        let key = first.tag.key("shards");
-        let shards = self.shards();
-        let set = Call::command(&first.tag, "SET").arg(&key).arg(shards).arg("NX").durable();
-        let get = Call::command(&first.tag, "GET").arg(&key);
-        // One after the other: calls of one run may be carried out in any order.
-        only(self.carry_out(vec![set]).await)?;
-        let there = layout::count(&only(self.carry_out(vec![get]).await)?)?;
-        if there == u64::from(shards) {
-            return Ok(());
-        }
+        let (shards, form) = (first.tag.key("shards"), first.tag.key("layout"));
+        let set = Call::command(&first.tag, "MSETNX").arg(&shards).arg(self.shards()).arg(&form).arg(layout::LAYOUT);
+        self.one(set.durable()).await?;
+        let there = self.one(Call::command(&first.tag, "MGET").arg(&shards).arg(&form)).await?;
+        let [shards, form] = layout::exactly(there, "how a store is laid out")?;
+        // The first stores did not say; theirs is the first layout.
+        let form = if form == Value::Nil { 1 } else { layout::count(&form)? };
+        self.agrees(layout::count(&shards)?, form).map_err(Error::Corrupt)
+    }
+
+    /// Whether what lies there is what we would have made.
+    fn agrees(&self, shards: u64, form: u64) -> Result<(), String> {
         let namespace = &self.settings.namespace;
-        Err(Error::Corrupt(format!(
-            "Redis has a store named {namespace} in {there} shards, expected {shards}: set store.redis.shards to {there}, or choose \
-             another store.redis.namespace"
-        )))
+        if form != layout::LAYOUT {
+            let whose = if form > layout::LAYOUT { "a newer" } else { "an older" };
+            return Err(format!(
+                "Redis has a store named {namespace} in layout {form}, which {whose} fairlane made; this version has layout {}. Nodes of two \
+                 layouts cannot share a store. Nothing was changed: start the version that made it, or choose another \
+                 store.redis.namespace (docs/upgrading.md)",
+                layout::LAYOUT
+            ));
+        }
+        if shards != u64::from(self.shards()) {
+            return Err(format!(
+                "Redis has a store named {namespace} in {shards} shards, expected {}: set store.redis.shards to {shards}, or choose \
+                 another store.redis.namespace",
+                self.shards()
+            ));
+        }
+        Ok(())
     }
 
     /// How many shards there are.

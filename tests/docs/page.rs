@@ -33,7 +33,7 @@ pub(crate) struct Page {
 pub(crate) fn pages(root: &Path) -> Vec<Page> {
     let mut files = Vec::new();
     let mut open: Vec<PathBuf> = ["docs", "examples", "deploy"].iter().map(|folder| root.join(folder)).collect();
-    files.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].iter().map(|file| root.join(file)));
+    files.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"].iter().map(|file| root.join(file)));
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -180,7 +180,7 @@ fn a_store_whose_events_are_gone_keeps_nothing_of_their_lanes() {
         keys.sort();
         let mut wanted: Vec<String> =
             (0..3).flat_map(|shard| ["m", "owner"].map(|key| format!("{{test:{shard}}}:{key}"))).collect();
-        wanted.push("{test:0}:shards".to_owned());
+        wanted.extend(["{test:0}:shards", "{test:0}:layout"].map(str::to_owned));
         wanted.sort();
         assert_eq!(keys, wanted, "receipts of requeues expire by themselves");
     });
@@ -290,6 +290,23 @@ fn another_number_of_shards_is_refused() {
         let other = Redis::open(settings(&node.server.url(), 4), Arc::clone(&node.clock) as _).await;
         let Err(Error::Corrupt(why)) = other else { panic!("4 shards instead of 3") };
         assert!(why.contains("3 shards") && why.contains("store.redis.shards"), "{why}");
+    });
+}
+
+/// Nodes of two versions that do not understand each other never share a store, whichever comes first.
+#[test]
+fn another_layout_is_refused_and_one_that_says_nothing_is_the_first() {
+    run(async {
+        let node = Node::new(3).await;
+        let open = || Redis::open(settings(&node.server.url(), 3), Arc::clone(&node.clock) as _);
+        for (number, whose) in [("2", "a newer"), ("0", "an older")] {
+            let _set: () = node.server.ask(&["SET", "{test:0}:layout", number]);
+            let Err(Error::Corrupt(why)) = open().await else { panic!("layout {number} is taken for ours") };
+            assert!(why.contains(&format!("layout {number}, which {whose} fairlane made")), "{why}");
+            assert_eq!(node.server.ask::<String>(&["GET", "{test:0}:layout"]), number, "nothing is changed");
+        }
+        let _gone: () = node.server.ask(&["DEL", "{test:0}:layout"]);
+        assert!(open().await.is_ok());
     });
 }
 

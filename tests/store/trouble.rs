@@ -135,6 +135,45 @@ fn damage_in_the_middle_is_an_error_with_its_place_and_the_doctor_finds_it() {
     });
 }
 
+/// The last batch of a segment has none behind it in its own file: the next segment tells.
+#[test]
+fn damage_at_the_end_of_a_segment_is_found_by_the_doctor_as_by_the_start() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        populate(&mut site, &store).await;
+        drop(store);
+        site.forget_all_but_the_log();
+        assert!(doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap().is_healthy());
+        let path = site.segment(1);
+        site.disk.damage(&path, |bytes| {
+            let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+            bytes[last] ^= 0x10;
+        });
+        let damage = doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap().damage;
+        let Err(Error::Corrupt(what)) = site.open_with(site.options()) else { panic!("damage was skipped silently") };
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        let place = format!("{} at offset {}", path.display(), damage[0].offset);
+        assert!(damage[0].file == path.display().to_string() && what.contains(&place), "{what}: {damage:?}");
+    });
+}
+
+/// Nothing stands before it that would tell, and what follows does not begin the log.
+#[test]
+fn a_first_segment_that_holds_nothing_any_more_is_found_by_the_doctor_as_by_the_start() {
+    run(async {
+        let mut site = Site::new();
+        let store = site.open();
+        populate(&mut site, &store).await;
+        drop(store);
+        site.forget_all_but_the_log();
+        site.disk.damage(&site.segment(1), |bytes| bytes.fill(0x55));
+        let damage = doctor::examine(&site.path(), Arc::new(site.disk.clone())).unwrap().damage;
+        assert_eq!(damage.first().map(|damage| damage.offset), Some(0), "{damage:?}");
+        assert!(matches!(site.open_with(site.options()), Err(Error::Corrupt(_))));
+    });
+}
+
 /// Flips a bit in the last byte that was written to the log, and says in which segment that is.
 fn damage_the_end(site: &Site, segments: &[u32]) -> PathBuf {
     let written = |number: &&u32| site.disk.bytes(&site.segment(**number)).unwrap().iter().any(|byte| *byte != 0);

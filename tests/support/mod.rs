@@ -94,7 +94,10 @@ impl GatewayBuilder {
             }
             None => Command::new(env!("CARGO_BIN_EXE_fairlane")),
         };
-        command.arg("run").arg("-c").arg(&config).args(["--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
+        command.arg("run").arg("-c").arg(&config).args(["--listen", "127.0.0.1:0"]);
+        if !self.arguments.iter().any(|argument| argument == "--admin") {
+            command.args(["--admin", "127.0.0.1:0"]);
+        }
         if !self.arguments.iter().any(|argument| argument == "--data") {
             command.arg("--data").arg(dir.path().join("data"));
         }

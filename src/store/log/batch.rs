@@ -54,6 +54,12 @@ impl Header {
         align(u64::from(self.offset) + HEADER_BYTES as u64 + u64::from(self.length))
     }
 
+    /// The same, of a batch of a segment, which is shorter than 4 GiB.
+    #[must_use]
+    pub(in crate::store) fn next_offset(&self) -> u32 {
+        u32::try_from(self.end()).unwrap_or(u32::MAX)
+    }
+
     /// Fills the first [`HEADER_BYTES`] of `batch`, whose payload is already in place.
     pub(super) fn seal(&self, batch: &mut [u8], salt: u32) {
         let Some(head) = batch.first_chunk_mut::<HEADER_BYTES>() else { return };

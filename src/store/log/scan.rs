@@ -51,7 +51,7 @@ pub(in crate::store) fn scan(
             at.durable = at.durable.max(header.durable);
             // A segment that is full to its last byte is followed by the next one.
             at.before = at.offset;
-            at.offset = u32::try_from(header.end()).unwrap_or(u32::MAX);
+            at.offset = header.next_offset();
             done(&at)?;
         }
         match follower(segments, &at)? {
@@ -191,7 +191,7 @@ pub(super) fn valid_batch(segments: &Segments, segment: u32, offset: u32) -> Res
     Ok(Header::holds(&head, &payload, segments.salt).then(|| (header, Bytes::from(payload))))
 }
 
-/// Gives every record of the batch at a place to `visit`; where it ends, or `None` when there is none.
+/// Gives every record of the batch at a place to `visit`; its numbers, or `None` when there is none.
 ///
 /// # Errors
 ///
@@ -201,20 +201,19 @@ pub(in crate::store) fn batch(
     segment: u32,
     offset: u32,
     mut visit: impl FnMut(Record, Place) -> Result<(), Error>,
-) -> Result<Option<u32>, Error> {
+) -> Result<Option<Header>, Error> {
     let Some((header, payload)) = valid_batch(segments, segment, offset)? else { return Ok(None) };
     each_record(segments, &header, &payload, &mut visit)?;
-    Ok(Some(u32::try_from(header.end()).unwrap_or(u32::MAX)))
+    Ok(Some(header))
 }
 
-/// Where the batch at a place ends, whatever its records say.
+/// The numbers of the batch at a place, whatever its records say.
 ///
 /// # Errors
 ///
 /// Those of the file system.
-pub(in crate::store) fn batch_end(segments: &Segments, segment: u32, offset: u32) -> Result<Option<u32>, Error> {
-    let there = valid_batch(segments, segment, offset)?;
-    Ok(there.map(|(header, _)| u32::try_from(header.end()).unwrap_or(u32::MAX)))
+pub(in crate::store) fn header(segments: &Segments, segment: u32, offset: u32) -> Result<Option<Header>, Error> {
+    Ok(valid_batch(segments, segment, offset)?.map(|(header, _)| header))
 }
 
 /// The first valid batch of a segment at `from` or behind.
@@ -256,7 +255,7 @@ pub(in crate::store) fn segment(
     let mut offset = 0;
     while let Some((header, payload)) = valid_batch(segments, number, offset)? {
         each_record(segments, &header, &payload, &mut visit)?;
-        offset = u32::try_from(header.end()).unwrap_or(u32::MAX);
+        offset = header.next_offset();
     }
     match search(segments, number, offset, 0)? {
         None => Ok(()),

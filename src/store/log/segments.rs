@@ -178,6 +178,11 @@ impl Segments {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|error| self.unreadable(place, &error))?,
         };
+        // A length is not trusted before there is a file that is so long.
+        let size = file.size().map_err(|error| self.unreadable(place, &error))?;
+        if u64::from(place.offset) + u64::from(place.length) > size {
+            return Err(self.damaged(place, "it ends"));
+        }
         let mut frame = vec![0; place.length as usize];
         match file.read_at(&mut frame, u64::from(place.offset)) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(self.damaged(place, "it ends")),

@@ -146,7 +146,7 @@ fn states() -> impl Strategy<Value = State> {
     )
 }
 
-fn records() -> impl Strategy<Value = Record> {
+pub(super) fn records() -> impl Strategy<Value = Record> {
     let births = || vec(any::<u32>(), 0..3);
     let seqs = || any::<u64>().prop_map(Seq);
     prop_oneof![
@@ -165,7 +165,7 @@ fn records() -> impl Strategy<Value = Record> {
     ]
 }
 
-fn write(record: &Record) -> Bytes {
+pub(super) fn write(record: &Record) -> Bytes {
     let mut out = Vec::new();
     put_frame(&mut out, |out| match record {
         Record::Accepted { seq, event } => put_accepted(out, *seq, event),

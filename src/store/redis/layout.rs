@@ -26,7 +26,7 @@
 //! | `:w` | hash | group that leaves this shard, or has left it → how far that is (1 moving, 2 closing, 3 gone) and the shard where it goes |
 //! | `:c:<receipt>` | text, expires | what a requeue gave, for its repetition |
 //!
-//! A shard without events has `:m` and `:owner`, the first one `:shards` besides (how many there are); a lane without pending events has
+//! A shard without events has `:m` and `:owner`, the first one `:shards` (how many there are) and `:layout` ([`LAYOUT`]) besides; a lane without pending events has
 //! nothing.
 //!
 //! # A state
@@ -52,6 +52,9 @@ use crate::store::row::Row;
 use crate::store::wire::{Damaged, Reader, put_number, put_option};
 use crate::store::{Error, Status};
 
+/// The number of all this: another one means keys or scripts that this version does not have. It stands in `:layout` of the first shard, and
+/// nodes of two numbers never share a store. What is added so that nodes without it go on as before does not raise it.
+pub(super) const LAYOUT: u64 = 1;
 /// The version of heads and rests.
 const VERSION: u8 = 1;
 /// Bytes of a state before its lane.
