@@ -19,7 +19,7 @@ use super::name;
 use super::nodes::whole::{self, Missing, Of, Whole};
 use super::nodes::{Report, Wanted};
 use super::problem::{Problem, Refusal};
-use super::{unseen, words};
+use super::{sources, unseen, words};
 use crate::driver::{self, AttemptNote, GroupView, Record, SpoolUsage, Status, Story, Usage};
 use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
@@ -198,7 +198,8 @@ struct BacklogView {
 #[derive(Serialize, ToSchema)]
 struct StoreView {
     bytes: u64,
-    free_bytes: u64,
+    /// Null: nothing limits it (a Redis without `maxmemory`).
+    free_bytes: Option<u64>,
     history_events: u64,
     /// Since Redis last answered the node that it has not answered for longest; null where the store is here.
     silent_s: Option<f64>,
@@ -227,7 +228,7 @@ impl StoreView {
         let sum = |of: fn(&Report) -> u64| whole.reports().iter().map(of).sum();
         Self {
             bytes: sum(|report| report.stands.bytes),
-            free_bytes: usage.free,
+            free_bytes: Some(usage.free).filter(|free| *free != u64::MAX),
             history_events: sum(|report| report.stands.history),
             silent_s: whole.silent().map(|silent| silent.as_secs_f64()),
             spool: whole.spool().map(|spool| SpoolView::of(spool, now)),
@@ -630,6 +631,10 @@ pub(super) struct RejectionsQuery {
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct RejectionsView {
+    /// What to know besides: no source of this name is there, and which may be meant; or which source runs dry, for what is refused then is
+    /// counted and not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     rejections: Vec<RejectionView>,
     /// Nodes whose part is not in this, and why; left out where all of it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -672,9 +677,13 @@ pub(super) async fn rejections(
         headers: rejection.headers,
         body_bytes: rejection.body_bytes,
     };
-    let whole = whole::ask(&admin, Wanted { rejections: Some((query.source, limit)), ..Wanted::default() }).await?;
-    let rejections = whole.rejections(limit).into_iter().map(view).collect();
-    Ok(Json(RejectionsView { rejections, missing: whole.missing }))
+    let wanted = Wanted { rejections: Some((query.source.clone(), limit)), ..Wanted::default() };
+    let whole = whole::ask(&admin, wanted).await?;
+    let rejections: Vec<RejectionView> = whole.rejections(limit).into_iter().map(view).collect();
+    let source = query.source.as_deref().filter(|_| rejections.is_empty());
+    let unknown = unseen::why_nothing(&admin, source, None).await?;
+    let note = unknown.or_else(|| sources::draining(&admin, query.source.as_deref()));
+    Ok(Json(RejectionsView { note, rejections, missing: whole.missing }))
 }
 
 /// The configuration in force, secrets masked.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
+use axum::http::header::USER_AGENT;
 use axum::http::request::Parts;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ const KEPT_MAX: usize = 500;
 
 /// So long the list that all nodes share is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How this binary's own commands begin their `User-Agent`. It is a courtesy of theirs and proves nothing: the token does.
+pub(crate) const CLI: &str = "fairlane-cli/";
 
 /// Who asks, as far as one token for all can tell: by which way, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +73,9 @@ impl<S: Sync> FromRequestParts<S> for Who {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         let relayed = parts.headers.get(FORWARDED).and_then(|value| value.to_str().ok()).map(Self::relayed);
-        Ok(relayed.unwrap_or_else(|| Self::through("api", parts.extensions.get::<Peer>().map(|peer| peer.0))))
+        let agent = parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let way = if agent.is_some_and(|agent| agent.starts_with(CLI)) { "cli" } else { "api" };
+        Ok(relayed.unwrap_or_else(|| Self::through(way, parts.extensions.get::<Peer>().map(|peer| peer.0))))
     }
 }
 
@@ -195,7 +201,7 @@ pub(super) struct AuditView {
 #[derive(Serialize, ToSchema)]
 struct ChangeView {
     at: String,
-    /// `api` or `dashboard`.
+    /// `api`, `cli` or `dashboard`.
     way: String,
     /// The address that it came from; null: not known.
     from: Option<String>,

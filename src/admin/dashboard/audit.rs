@@ -43,7 +43,12 @@ pub(super) async fn show(visit: Visit) -> Response {
 pub(super) fn who(entry: &Entry) -> String {
     let from = entry.from.map_or_else(String::new, |peer| format!(" from {peer}"));
     let node = entry.node.as_ref().map_or_else(String::new, |node| format!(" of {node}"));
-    format!("through the {}{node}{from}", if entry.way == "api" { "API" } else { &entry.way })
+    let way = match &*entry.way {
+        "api" => "API",
+        "cli" => "command line",
+        way => way,
+    };
+    format!("through the {way}{node}{from}")
 }
 
 impl Row {
