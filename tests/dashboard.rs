@@ -239,7 +239,8 @@ fn what_strangers_wrote_stays_text() {
 #[test]
 fn what_is_all_in_flight_does_not_grow_and_a_change_says_by_which_way_it_came() {
     let upstream = upstream(|_| answer(200).after(Duration::from_secs(60)));
-    let yaml = format!("upstream: {}\nsources: [{{ path: /in, verify: none, key: headers.x-tenant }}]\n", upstream.url());
+    let yaml =
+        format!("upstream: {}\nsources: [{{ path: /in, verify: none, key: headers.x-tenant }}]\n", upstream.url());
     let gateway = gateway(&yaml).start();
     assert_eq!(gateway.client().send(&post("/in", b"{}").header("X-Tenant", QUIET)).status, 200);
     while gateway.json(&format!("/api/v1/group?name={QUIET}"))["in_flight"] != 1 {

@@ -42,7 +42,7 @@ pub(super) struct Who {
 }
 
 /// The ways by which something is asked.
-const WAYS: [&str; 2] = ["api", "dashboard"];
+const WAYS: [&str; 3] = ["api", "cli", "dashboard"];
 
 impl Who {
     /// Somebody who asks this node.

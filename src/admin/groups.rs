@@ -17,7 +17,7 @@ use super::dedicated::DedicatedJson;
 use super::expiry::{self, expiry};
 use super::inside::{self, Inside};
 use super::name;
-use super::nodes::whole::{self, Missing};
+use super::nodes::whole::{self, Missing, Whole};
 use super::nodes::{self, Wanted};
 use super::pins::{self, PinJson};
 use super::problem::{Problem, Refusal};
@@ -129,22 +129,18 @@ pub(super) async fn list(
         let change = changes.get(&view.group);
         GroupJson::of(view, change, now)
     };
-<<<<<<< HEAD
     let groups = whole.groups(0, sort, limit).into_iter().map(json).collect();
-    Ok(Json(GroupsView { groups, missing: whole.missing }))
-=======
-    Ok(Json(GroupsView { note: spooled(&admin), groups: groups.into_iter().map(json).collect() }))
+    Ok(Json(GroupsView { note: spooled(&whole), groups, missing: whole.missing }))
 }
 
 /// What waits besides the queues of groups.
-fn spooled(admin: &Admin) -> Option<String> {
-    let events = admin.handle.usage().spool?.events;
+fn spooled(whole: &Whole) -> Option<String> {
+    let events = whole.spool()?.events;
     let are = if events == 1 { "is" } else { "are" };
     (events > 0).then(|| {
         let what = words::many(events, "event");
-        format!("{what} {are} in this node's spool and in no group's queue yet: Redis does not have them")
+        format!("{what} {are} in a node's spool and in no group's queue yet: Redis does not have them")
     })
->>>>>>> mend
 }
 
 /// The order that a list is asked for in: by age when it is not said.

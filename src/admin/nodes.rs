@@ -26,17 +26,10 @@ use utoipa::ToSchema;
 use super::audit::Who;
 use super::pins::{self, PinJson};
 use super::problem::Problem;
-<<<<<<< HEAD
-use super::{Admin, BODY_MAX, Peer};
+use super::{Admin, BODY_MAX, Peer, words};
 use crate::driver::{NodeView, Relay, Removal, RemoveThere, Removed, Seat, Target};
 use crate::event::{EventId, Group, Seq};
 pub(super) use report::{Report, SourceReport, Wanted};
-=======
-use super::{Admin, BODY_MAX, words};
-use crate::driver::{NodeView, Relay, Seat};
-use crate::event::{EventId, Group};
-use merge::Merge;
->>>>>>> mend
 use shards::{ShardJson, SkewJson};
 use whole::Missing;
 
@@ -121,13 +114,9 @@ pub(super) async fn list(State(admin): Shared) -> Result<Json<NodesView>, Proble
     let by_shard = shards::in_order(whole.each(|report| &report.shards).map(|of| of.it).collect());
     let skew = shards::skew(by_shard.iter().map(ShardJson::waiting));
     let (nodes, pins) = (nodes.iter().map(json).collect(), pins::all(&admin));
-<<<<<<< HEAD
     let missing = whole.missing.into_iter().filter(|missing| missing.node.is_some()).collect();
-    Ok(Json(NodesView { nodes, shards: seat.shards(), unowned, by_shard, skew, pins, missing }))
-=======
     let note = words::away(admin.handle.store_silence(&admin.handle.usage()));
-    Ok(Json(NodesView { note, nodes, shards: seat.shards(), unowned, by_shard, skew, pins }))
->>>>>>> mend
+    Ok(Json(NodesView { note, nodes, shards: seat.shards(), unowned, by_shard, skew, pins, missing }))
 }
 
 /// Who answers a request.

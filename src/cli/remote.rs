@@ -15,12 +15,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
-<<<<<<< HEAD
-use super::{FAILED, complain, print, table, with_causes};
-=======
-use super::table::escaped;
+use super::table::{self, escaped};
 use super::{FAILED, complain, print, with_causes};
->>>>>>> mend
 use crate::app::{Options, TOKEN_FILE};
 
 /// The gateway answers from memory or an index.

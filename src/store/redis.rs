@@ -174,8 +174,10 @@ impl Redis {
         let Some(first) = self.local(Shard(0)) else { return Ok(()) };
         let (shards, form) = (first.tag.key("shards"), first.tag.key("layout"));
         let set = Call::command(&first.tag, "MSETNX").arg(&shards).arg(self.shards()).arg(&form).arg(layout::LAYOUT);
-        self.one(set.durable()).await?;
-        let there = self.one(Call::command(&first.tag, "MGET").arg(&shards).arg(&form)).await?;
+        let get = Call::command(&first.tag, "MGET").arg(&shards).arg(&form);
+        // One after the other: calls of one run may be carried out in any order.
+        only(self.carry_out(vec![set.durable()]).await)?;
+        let there = only(self.carry_out(vec![get]).await)?;
         let [shards, form] = layout::exactly(there, "how a store is laid out")?;
         // The first stores did not say; theirs is the first layout.
         let form = if form == Value::Nil { 1 } else { layout::count(&form)? };

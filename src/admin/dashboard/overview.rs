@@ -279,16 +279,8 @@ impl Held {
     }
 }
 
-<<<<<<< HEAD
-/// A store that is elsewhere and has not answered for this long is said to be away.
-const SILENT: Duration = Duration::from_secs(3);
-
 fn tiles(visit: &Visit, whole: &Whole, latest: Option<Point>, now: Wall) -> Vec<Tile> {
     let (usage, (events, lanes)) = (visit.admin.handle.usage(), whole.backlog());
-=======
-fn tiles(visit: &Visit, latest: Option<Point>, now: Wall) -> Vec<Tile> {
-    let usage = visit.admin.handle.usage();
->>>>>>> mend
     let rate =
         |of: fn(&Point) -> f64| latest.as_ref().map_or_else(|| "–".to_owned(), |point| words::per_second(of(point)));
     let oldest = whole.oldest().map_or_else(|| "–".to_owned(), |oldest| words::span(now.since(oldest)));
@@ -296,15 +288,9 @@ fn tiles(visit: &Visit, latest: Option<Point>, now: Wall) -> Vec<Tile> {
     let quiet = quiet.map_or_else(|| "–".to_owned(), |seconds| words::span(Duration::from_secs_f64(seconds.max(0.0))));
     let free = if usage.free == u64::MAX { String::new() } else { format!("{} free", words::bytes(usage.free)) };
     let tile = |label, value, detail: &str| Tile { label, value, detail: detail.to_owned() };
-<<<<<<< HEAD
     let silence = whole.silent().unwrap_or_default();
     let spool = whole.spool().map(|spool| {
-        let detail = if silence >= SILENT {
-=======
-    let silence = visit.admin.handle.store_silence(&usage);
-    let spool = usage.spool.map(|spool| {
         let detail = if silence >= words::SILENT {
->>>>>>> mend
             format!("no answer from Redis for {}", words::span(silence))
         } else {
             format!("Redis answers; room for {}", words::bytes(spool.room_bytes))

@@ -4,12 +4,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::cli::remote::{Remote, ask, encoded};
-<<<<<<< HEAD
-use crate::cli::table::{Column, escaped, missing, percent, table, thousands};
-=======
 use crate::cli::standing::{self, Slots};
-use crate::cli::table::{Column, escaped, many, percent, table, thousands};
->>>>>>> mend
+use crate::cli::table::{Column, escaped, many, missing, percent, table, thousands};
 
 /// Groups that are asked for: more than a screen has, so that a filter finds something.
 const GROUPS_MAX: usize = 500;
@@ -129,11 +125,7 @@ impl Picture {
             None => String::new(),
         };
         let node = format!(
-<<<<<<< HEAD
-            "fairlane {}, up {}, {ready}{nodes}; {} events wait in {} groups, the oldest for {}",
-=======
-            "fairlane {}, up {}, {ready}; {} events wait in {} groups, the oldest for {}{}",
->>>>>>> mend
+            "fairlane {}, up {}, {ready}{nodes}; {} events wait in {} groups, the oldest for {}{}",
             escaped(status.get("version").and_then(Value::as_str).unwrap_or("?")),
             age(number(status, "/uptime_s")),
             thousands(number(status, "/backlog/events") as u64),
