@@ -62,6 +62,7 @@ fn what_a_gateway_answers_is_what_the_description_says() {
         "/metrics",
         "/api/v1/openapi.json",
         "/api/v1/status",
+        "/api/v1/nodes",
         "/api/v1/sources",
         "/api/v1/events",
         "/api/v1/rejections",
@@ -104,6 +105,10 @@ fn what_a_gateway_answers_is_what_the_description_says() {
                 gateway.change("POST", &format!("/api/v1/group/link?name={name}"), body),
             );
         }
+        for body in ["{\"shard\":7}", "{}", "nonsense"] {
+            seen("post", "/api/v1/group/pin", gateway.change("POST", &format!("/api/v1/group/pin?name={name}"), body));
+        }
+        seen("delete", "/api/v1/group/pin", gateway.change("DELETE", &format!("/api/v1/group/pin?name={name}"), ""));
         seen("post", "/api/v1/group/cancel", gateway.change("POST", &format!("/api/v1/group/cancel?name={name}"), ""));
     }
     for end in ["divert", "discard"] {

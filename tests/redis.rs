@@ -1,6 +1,7 @@
 //! The Redis servers of these tests themselves (what they are asked to be, they are), and the link to them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::panic, reason = "likewise")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
 
 #[path = "support/between.rs"]
 mod between;

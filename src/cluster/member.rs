@@ -4,6 +4,7 @@
 //! from the rest.
 
 mod moves;
+mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use super::pins::Pins;
 use super::seat::{Report, Seat};
 use super::{Gained, News, plan};
 use crate::clock::{Clock, Seldom};
-use crate::event::{Group, Mono, Seq};
+use crate::event::{Mono, Seq};
 use crate::metrics::Metrics;
 use crate::store::Error;
-use crate::store::redis::{Claim, Epoch, Leaving, NodeId, Redis, Shard, Taken};
+use crate::store::redis::{Epoch, Leaving, NodeId, Redis, Shard, Taken};
 
 /// How often a node says that it lives, at most: slots are split anew, and changes of people seen, as often.
 const EVERY: Duration = Duration::from_millis(250);
@@ -116,7 +117,7 @@ pub struct Member {
     moving: BTreeMap<Shard, Vec<Leaving>>,
     pins: Pins,
     /// What was taken over and not told of yet.
-    took: Took,
+    took: take::Took,
     seen: Seen,
     version: Option<u64>,
     /// Slots that the driver was told.
@@ -171,7 +172,7 @@ impl Member {
             taken: BTreeMap::new(),
             moving: BTreeMap::new(),
             pins: Pins::default(),
-            took: Took::default(),
+            took: take::Took::default(),
             seen: Seen::default(),
             version: None,
             applied: (0, 0),
@@ -451,7 +452,8 @@ impl Member {
         self.shards.insert(shard, Standing::Asking);
         let (store, board, settings) = (Arc::clone(&self.seat.store), Arc::clone(&self.board), self.settings.clone());
         let (sent, due) = (self.now(), self.pins.leaving(shard));
-        self.work.spawn(async move { Done::Asked(shard, sent, take(&store, &board, &settings, (shard, due)).await) });
+        self.work
+            .spawn(async move { Done::Asked(shard, sent, take::take(&store, &board, &settings, (shard, due)).await) });
     }
 
     async fn done(&mut self, done: Done) {
@@ -495,7 +497,7 @@ impl Member {
         let (pending, away) = (lanes.iter().map(|lane| lane.fresh + lane.retrying).sum::<u64>(), open.len());
         let from = before.as_ref().map_or_else(String::new, |before| before.node.to_string());
         let unowned = before.as_ref().filter(|before| !before.released).map(|before| before.since);
-        tracing::debug!(%shard, from, pending, interrupted = away, unowned = in_words(unowned), "a shard is this node's now");
+        tracing::debug!(%shard, from, pending, interrupted = away, unowned = take::in_words(unowned), "a shard is this node's now");
         self.took.add(pending, away, unowned);
         self.metrics.cluster.gained(unowned);
         self.taken.insert(shard, *last);
@@ -503,26 +505,6 @@ impl Member {
         self.shards.insert(shard, Standing::Held(*epoch, self.leaves_later(shard)));
         self.seat.permits.renew(shard, sent, self.settings.lease);
         self.tell(News::Gained(gained)).await;
-    }
-
-    /// What was taken over since it was last said, when nothing more is being asked for.
-    fn say_taken(&mut self) {
-        if self.took.shards == 0 || self.shards.values().any(|standing| *standing == Standing::Asking) {
-            return;
-        }
-        let Took { shards, pending, interrupted, unowned } = std::mem::take(&mut self.took);
-        if unowned.is_some() {
-            let longest = in_words(unowned);
-            tracing::info!(
-                shards,
-                pending,
-                interrupted,
-                without_owner = longest,
-                "shards are this node's now, after a loss"
-            );
-        } else {
-            tracing::info!(shards, pending, interrupted, "shards are this node's now");
-        }
     }
 
     fn reported(&mut self, report: Report) {
@@ -607,53 +589,4 @@ impl Member {
             tracing::warn!(%error, "this node could not take its leave; its slots are free when its lease is over");
         }
     }
-}
-
-/// Shards that were taken over.
-#[derive(Debug, Default)]
-struct Took {
-    shards: u64,
-    pending: u64,
-    interrupted: usize,
-    /// The longest that one had been without an owner.
-    unowned: Option<Duration>,
-}
-
-impl Took {
-    fn add(&mut self, pending: u64, interrupted: usize, unowned: Option<Duration>) {
-        self.shards += 1;
-        self.pending += pending;
-        self.interrupted += interrupted;
-        self.unowned = self.unowned.max(unowned);
-    }
-}
-
-/// A span for people; nothing where there is none.
-fn in_words(span: Option<Duration>) -> String {
-    span.map_or_else(String::new, |span| format!("{} ms", span.as_millis()))
-}
-
-/// Claims a shard, has groups begin to leave it that should, and takes it over; `None` where it is another one's. With it groups that
-/// had gone before.
-async fn take(
-    store: &Redis,
-    board: &Board,
-    settings: &Settings,
-    (shard, due): (Shard, Vec<Leaving>),
-) -> Result<Option<(Gained, Vec<Leaving>)>, Error> {
-    let Claim::Held(epoch) = store.claim(shard, &settings.node, settings.lease).await? else { return Ok(None) };
-    let gone = moves::begin(store, board, (shard, epoch), &due).await?;
-    let Some(taken) = store.take_over(shard, epoch).await? else { return Ok(None) };
-    let quiet = taken.before.as_ref().map_or(Duration::ZERO, |before| before.since);
-    let released = taken.before.as_ref().is_none_or(|before| before.released);
-    let open: Vec<(Seq, Group)> = if released {
-        Vec::new()
-    } else {
-        let whose = |pending: &crate::store::Pending| pending.owner.as_ref().unwrap_or(&pending.lane).group.clone();
-        taken.open.iter().map(|pending| (pending.seq, whose(pending))).collect()
-    };
-    // Before anything else is done about them: should this node be lost next, its successor knows of them, too.
-    let rest = settings.timeout.saturating_sub(quiet);
-    let resting = board.rest((shard, epoch), &open, rest).await?;
-    Ok(Some((Gained { taken, resting }, gone)))
 }

@@ -172,6 +172,16 @@ impl Seat {
     /// Redis is away: nothing has changed, or it has and nobody said so.
     pub async fn pin(&self, group: &Group, shard: Option<Shard>) -> Result<(), Error> {
         self.board.put(&[pins::put(group, shard)]).await?;
+        // Whoever asks this node next sees it; where it is by now is known with the next beat.
+        let pin = Pin {
+            group: group.clone(),
+            shard,
+            wanted: shard.unwrap_or_else(|| self.home_of(group)),
+            at: self.shard_of(group),
+        };
+        let mut pins = self.pins.write();
+        *pins = pins.iter().filter(|other| other.group != *group).cloned().chain([pin]).collect();
+        drop(pins);
         self.wake.notify_one();
         Ok(())
     }

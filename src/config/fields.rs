@@ -835,8 +835,8 @@ static REDIS: Map = Map {
         field(
             "spool_max_bytes",
             NULL,
-            Kind::Size(64 * MIB, 1024 * TIB),
-            "Bytes that the spool may take; beyond it events get 503 while Redis is away. Null: all of its disk but 1 GiB.",
+            Kind::Size(256 * MIB, 1024 * TIB),
+            "Bytes that the spool may take, 96 MiB of them before the first event; beyond it events get 503 while Redis is away. Null: all of its disk but 1 GiB.",
         ),
         field(
             "advertise",

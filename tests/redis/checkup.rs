@@ -180,6 +180,23 @@ fn posing(server: &crate::support::redis::Server, as_version: &str) -> Between {
     Between::default().answered(&format!("redis_version:{own}."), &format!("redis_version:{as_version}."))
 }
 
+/// Valkey has its own word for it.
+#[tokio::test]
+async fn a_valkey_s_mode_is_understood() {
+    let server = redis().start();
+    let saying = |mode: &str| {
+        // Of the same length.
+        let said = format!("server_mode:{mode:<9}\r\n");
+        Between::default().answered("redis_mode:standalone\r\n", &said).before(server.port())
+    };
+    if server.ask::<String>(&["INFO", "server"]).contains("redis_mode:standalone") {
+        let text = said(&look(&alone(&format!("redis://{}", saying("cluster")))).await, "mode", Standing::Bad);
+        assert!(text.contains("set store.redis.cluster to true"), "{text}");
+        let text = said(&look(&alone(&format!("redis://{}", saying("sentinel")))).await, "redis", Standing::Bad);
+        assert!(text.contains("store.redis.sentinel"), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn a_version_that_is_too_old_is_refused() {
     let server = redis().start();

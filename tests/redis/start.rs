@@ -99,6 +99,52 @@ fn with_a_spool_a_node_starts_without_redis_says_so_and_goes_on_when_it_comes() 
 }
 
 #[test]
+fn a_spool_that_is_full_refuses_with_its_reason_and_what_is_in_it_is_ended_by_nobody() {
+    let mut server = redis().start();
+    let yaml = on(&server, "shards: 4, spool_max_bytes: 256MiB");
+    server.kill();
+    let gateway = gateway(&yaml).start();
+    let first = accepted(&gateway);
+    for path in ["skip", "discard"] {
+        let refused = gateway.change("POST", &format!("/api/v1/events/{first}/{path}"), "{}");
+        assert!(refused.status == 409 && refused.text().contains("in this node's spool"), "{}", refused.text());
+    }
+    let divert = r#"{"confirm":"a.myshopify.com"}"#;
+    let refused = gateway.change("POST", "/api/v1/group/divert?name=a.myshopify.com", divert);
+    assert!(refused.status == 409 && refused.text().contains("in this node's spool"), "{}", refused.text());
+
+    let large = vec![b'x'; 4 << 20];
+    let mut ids = vec![first];
+    let refused = loop {
+        // Of another shop each, for the one that holds most is refused before.
+        let request = post("/webhooks/shopify", &large).shopify(&format!("shop-{}.myshopify.com", ids.len()));
+        let answer = gateway.client().send(&request);
+        if answer.status == 503 {
+            break answer;
+        }
+        assert!([200, 429].contains(&answer.status), "{}", answer.text());
+        ids.extend(answer.header("fairlane-event-id").map(str::to_owned));
+        assert!(ids.len() < 65, "more went in than there may be");
+    };
+    assert!(refused.text().contains("spool is full (store.redis.spool_max_bytes"), "{}", refused.text());
+    assert!(refused.header("retry-after").is_some());
+    let counted = gateway.get("/metrics").text();
+    let refusals = counted.lines().filter(|line| line.contains(r#"reason="spool_full""#) && !line.ends_with(" 0"));
+    assert_eq!(refusals.count(), 1, "{counted}");
+    until("/readyz says so", || {
+        let ready = gateway.get("/readyz");
+        ready.status == 503 && ready.text().contains("spool is full")
+    });
+    server.revive();
+    for id in &ids {
+        gateway.wait_for_status(id, "retrying");
+    }
+    until("it takes events again", || gateway.get("/readyz").status == 200);
+    let ended = gateway.change("POST", &format!("/api/v1/events/{}/skip", ids[0]), "{}");
+    assert_eq!(ended.status, 200, "{}", ended.text());
+}
+
+#[test]
 fn a_redis_that_comes_late_and_would_lose_events_is_not_used_before_that_is_mended() {
     let mut server = redis().line("maxmemory-policy allkeys-lru").start();
     let yaml = on(&server, "shards: 4");

@@ -300,8 +300,8 @@ fn a_full_spool_refuses_and_what_is_in_it_still_goes_on() {
         node.remote.becomes(Way::Refuses);
         let batch = node.events(&lane("a"), 2);
         until(|| node.store.admits(&lane("a").group) != Ok(()), || "it admits".into()).await;
-        assert_eq!(node.store.append(batch).await.unwrap().place(1), Err(Refusal::Full));
-        assert_eq!(node.store.admits(&lane("a").group), Err(Refusal::Full));
+        assert_eq!(node.store.append(batch).await.unwrap().place(1), Err(Refusal::SpoolFull));
+        assert_eq!(node.store.admits(&lane("a").group), Err(Refusal::SpoolFull));
         node.remote.becomes(Way::There);
         until(|| node.store.admits(&lane("a").group).is_ok(), || "it is not ready again".into()).await;
     });

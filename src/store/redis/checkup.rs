@@ -129,7 +129,8 @@ async fn ask(link: &Link, address: &Address, clock: &dyn Clock) -> Result<Told, 
     }
     let version = Version::of(&info);
     let info = redis::from_redis_value::<String>(info).map_err(|error| error.to_string())?;
-    if info.contains("redis_mode:sentinel") {
+    // A Redis says redis_mode, a Valkey server_mode.
+    if info.contains("_mode:sentinel") {
         return Err("a Sentinel answers here: set store.redis.sentinel to what it calls the master".into());
     }
     if info.contains("\nloading:1") {
@@ -177,7 +178,9 @@ fn version(told: &Told, _settings: &Settings) -> Finding {
 
 /// What answers is of another kind than was configured.
 fn mode(told: &Told, settings: &Settings) -> Finding {
-    if told.line("redis_mode") == "cluster" && settings.server.topology != Topology::Cluster {
+    if [told.line("redis_mode"), told.line("server_mode")].contains(&"cluster")
+        && settings.server.topology != Topology::Cluster
+    {
         return finding("mode", Standing::Bad, "it is a node of a cluster: set store.redis.cluster to true");
     }
     finding("mode", Standing::Good, "it is what it should be")
