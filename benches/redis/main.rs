@@ -68,7 +68,7 @@ fn main() -> anyhow::Result<()> {
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let head = format!("Redis {version}, {cores} cores, bodies of {BODY_BYTES} bytes, load before it {load_before:.1}");
-    report::print(&rows, &head);
+    report::print(&rows, &head, &mut std::io::stdout().lock())?;
     Ok(())
 }
 

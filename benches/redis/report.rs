@@ -1,5 +1,6 @@
 //! The table of `make bench-redis`.
 
+use std::io::Write;
 use std::time::Duration;
 
 /// One measurement.
@@ -24,17 +25,16 @@ pub(crate) fn load_average() -> f64 {
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
 
-/// Prints rows as a table in Markdown.
-pub(crate) fn print(rows: &[Row], head: &str) {
-    println!("{head}\n");
-    println!(
-        "| way | events/s | Redis CPU, µs an event | gateway CPU, µs an event | commands sent an event | carried out, scripts' own with them |"
-    );
-    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
+/// Writes rows as a table in Markdown.
+pub(crate) fn print(rows: &[Row], head: &str, out: &mut impl Write) -> std::io::Result<()> {
+    let columns = ["way", "events/s", "Redis CPU, µs an event", "gateway CPU, µs an event", "commands sent an event"];
+    writeln!(out, "{head}\n\n| {} | carried out, scripts' own with them |", columns.join(" | "))?;
+    writeln!(out, "| --- | ---: | ---: | ---: | ---: | ---: |")?;
     for row in rows {
         let events = row.events.max(1) as f64;
         let each = |span: Duration| span.as_secs_f64() * 1e6 / events;
-        println!(
+        writeln!(
+            out,
             "| {} | {:.0} | {:.1} | {} | {:.2} | {:.1} |",
             row.name,
             events / row.took.as_secs_f64(),
@@ -42,6 +42,7 @@ pub(crate) fn print(rows: &[Row], head: &str) {
             row.nodes.map_or_else(|| "–".to_owned(), |cpu| format!("{:.1}", each(cpu))),
             row.sent as f64 / events,
             row.within as f64 / events,
-        );
+        )?;
     }
+    Ok(())
 }

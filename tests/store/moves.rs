@@ -66,7 +66,7 @@ fn what_waits_moves_in_its_order_and_what_comes_meanwhile_stays_behind_it() {
     run(async {
         let mut node = Node::new(3).await;
         let (a, part, other) = (lane("a"), inner_lane("a", "carts"), lane("b"));
-        let of = |number: usize| if number % 3 == 0 { &part } else { &a };
+        let of = |number: usize| if number.is_multiple_of(3) { &part } else { &a };
         let events: Vec<Arc<Event>> = (0..MANY).map(|number| Arc::new(node.event(of(number)))).collect();
         let seqs = appended(&node.store, &events).await;
         let theirs = Arc::new(node.event(&other));
