@@ -2,7 +2,7 @@
 //! waits on the other clock; the wall clock stamps, judges signatures, and ends what was given an end by it.
 //!
 //! The clock is moved beneath the process (`tests/support/faults.c`); the machine's own stays.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "how far a given date is away")]
 
 mod support;

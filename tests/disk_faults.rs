@@ -5,7 +5,6 @@
 //! In each: what senders are told, that everything answered 200 is delivered, that nothing comes twice without need, and that it goes
 //! on by itself, or says what has to be done.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
-#![expect(clippy::print_stderr, reason = "what is left out is said")]
 
 mod support;
 
@@ -84,7 +83,7 @@ impl World {
 
     fn start(&mut self, dir: TempDir) {
         let started = self.try_start(dir);
-        started.unwrap_or_else(|error| panic!("it did not start: {error}"));
+        started.expect("it starts");
     }
 
     fn try_start(&mut self, dir: TempDir) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //! connection takes in memory is printed.
 //!
 //! 2,000 of them against a limit of 1,000; `IDLE_CONNECTIONS=20000` for the full size (10,000).
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -155,7 +155,7 @@ fn damage_in_the_middle_of_the_log_is_found_by_the_doctor_and_ends_the_start_wit
     let before = std::fs::read(&segment).unwrap();
     let kept = tempfile::tempdir().unwrap();
     assert!(Command::new("cp").arg("-a").arg(dir.path().join("data")).arg(kept.path()).status().unwrap().success());
-    let Err((status, error)) = support::gateway(&text).again_in(dir).try_start() else { panic!("it started") };
+    let Err((status, error)) = gateway(&text).again_in(dir).try_start() else { panic!("it started") };
     assert_eq!(status.code(), Some(1));
     assert!(error.contains(&at) && error.contains("restore a copy"), "{error}");
     assert!(std::fs::read(&segments(kept.path())[0]).unwrap() == before, "nothing was changed");
@@ -173,7 +173,7 @@ fn an_end_of_the_log_that_is_no_whole_batch_is_named_by_the_doctor_cut_and_said(
     assert!(found["accepted"] == 4 && found["tail"]["bytes"].as_u64().unwrap() > 0, "{found}");
     assert!(said.contains("do not make one") && said.contains("00000001.seg from offset"), "{said}");
 
-    let gateway = support::gateway(&text).again_in(dir).start();
+    let gateway = gateway(&text).again_in(dir).start();
     for id in &ids[..4] {
         gateway.wait_for_status(id, "delivered");
     }
