@@ -258,6 +258,9 @@ impl Metrics {
             names,
         };
         metrics.config_ok.set(1);
+        for outcome in ["fetched", "not_there", "failed", "limited"] {
+            drop(metrics.fetches.get_or_create(&OutcomeLabel { outcome }));
+        }
         metrics
     }
 
@@ -310,6 +313,13 @@ impl Metrics {
     pub fn begin_attempts(&self, outcomes: impl IntoIterator<Item = &'static str>) {
         for outcome in outcomes {
             drop(self.attempts.get_or_create(&OutcomeLabel { outcome }));
+        }
+    }
+
+    /// These ends of live requests, in the same way.
+    pub fn begin_live(&self, outcomes: impl IntoIterator<Item = &'static str>) {
+        for outcome in outcomes {
+            drop(self.live.get_or_create(&OutcomeLabel { outcome }));
         }
     }
 
@@ -518,6 +528,17 @@ impl SourceMetrics {
         }
     }
 
+    /// The source answers handshakes: how they end is there from the first scrape on.
+    pub fn begin_handshakes(&self) {
+        for outcome in ["answered", "refused", "failed", "limited"] {
+            drop(self.handshakes_that(outcome));
+        }
+    }
+
+    fn handshakes_that(&self, outcome: &'static str) -> Counter {
+        self.all.handshakes.get_or_create_owned(&HandshakeLabel { source: self.name.clone(), outcome })
+    }
+
     /// A request was refused for what it is.
     pub fn rejected(&self, reason: &'static str) {
         self.all.rejected.get_or_create(&self.reason(reason)).inc();
@@ -535,7 +556,7 @@ impl SourceMetrics {
 
     /// A handshake was `answered`, `refused`, could not be completed (`failed`), or there were too many (`limited`).
     pub fn handshake(&self, outcome: &'static str) {
-        self.all.handshakes.get_or_create(&HandshakeLabel { source: self.name.clone(), outcome }).inc();
+        self.handshakes_that(outcome).inc();
     }
 
     /// A genuine request was refused for want of room.
@@ -591,6 +612,7 @@ mod tests {
             r#"fairlane_clock_skew_seconds{source="/hooks"} -3.0"#,
             r#"fairlane_build_info{version="0.1.0",durability="fsync"} 1"#,
             r#"fairlane_key_fetches_total{outcome="not_there"} 1"#,
+            r#"fairlane_key_fetches_total{outcome="fetched"} 0"#,
             r#"fairlane_dedicated_transitions_total{to="promoted"} 1"#,
             "fairlane_commit_seconds_count 1",
             r#"fairlane_attempts_total{outcome="delivered"} 1"#,

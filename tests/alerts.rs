@@ -186,6 +186,35 @@ fn a_receiver_that_fails_is_tried_again_and_a_slow_one_delays_nobodys_events() {
     }
 }
 
+/// A receiver that shows what fires would show it twice, or for ever.
+#[test]
+fn what_fires_is_not_told_again_after_a_crash_and_its_end_is() {
+    let gate = Gate::default();
+    let (receiver, told) = (gate.upstream(), upstream(|_| answer(200)));
+    let yaml = yaml(&receiver, Some(&told));
+    let before = gateway(&yaml).start();
+    let waiting = stick(&before, "quiet-store");
+    let firing = heard(&told, "backlog_age", "firing");
+    let listed = |gateway: &Gateway| of_kind(&gateway.json("/api/v1/alerts")["firing"], "backlog_age");
+    let fired_at = listed(&before)[0]["fired_at"].clone();
+    let kept = before.dir().join("data/alerts.json");
+    while !std::fs::read_to_string(&kept).is_ok_and(|lines| lines.contains("quiet-store")) {
+        std::thread::yield_now();
+    }
+
+    let after = gateway(&yaml).again_in(before.kill()).start();
+    assert_eq!(listed(&after)[0]["fired_at"], fired_at, "at once, and since when it was");
+    while after.metric(r#"fairlane_alerts_firing{alert="backlog_age"}"#) != Some(1.0) {
+        std::thread::yield_now();
+    }
+    gate.open();
+    after.wait_for_status(&waiting, "delivered");
+    assert_eq!(heard(&told, "backlog_age", "resolved")["fired_at"], firing["fired_at"]);
+    let messages = told.received().iter().map(message).collect();
+    assert_eq!(of_kind(&messages, "backlog_age").len(), 2, "each once: {messages}");
+    assert_eq!(after.stop().0.code(), Some(0));
+}
+
 #[test]
 fn a_test_message_says_whether_it_was_taken() {
     let (receiver, told) = (upstream(|_| answer(200)), upstream(|_| answer(200)));

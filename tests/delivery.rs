@@ -6,7 +6,7 @@ mod support;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -279,15 +279,40 @@ fn each_part_of_a_change_ends_by_itself_and_a_resume_leaves_the_others() {
 }
 
 /// Waits of one group's events, as the receiver was told, in milliseconds, sorted.
-fn waits(received: &[Received], group: &str) -> Vec<u64> {
-    let of_group = received.iter().filter(|r| r.group() == group);
-    let mut waits: Vec<u64> = of_group.map(|r| r.header("fairlane-wait-ms").unwrap().parse().unwrap()).collect();
-    waits.sort_unstable();
-    waits
+/// How often the receiver was asked by all, and at which number each event of a quiet store came. A wait is counted by what was served
+/// meanwhile and not by a clock: so it is the same on a machine that has other things to do.
+#[derive(Clone, Default)]
+struct Arrivals(Arc<(Mutex<Arrived>, Condvar)>);
+
+#[derive(Default)]
+struct Arrived {
+    all: usize,
+    quiet: HashMap<String, usize>,
 }
 
-fn p99(waits: &[u64]) -> u64 {
-    waits[(waits.len() * 99).div_ceil(100) - 1]
+impl Arrivals {
+    fn note(&self, received: &Received) {
+        let mut arrived = self.0.0.lock().unwrap();
+        arrived.all += 1;
+        if is_quiet(received) {
+            let number = arrived.all;
+            arrived.quiet.insert(received.header("fairlane-event-id").unwrap().to_owned(), number);
+        }
+        self.0.1.notify_all();
+    }
+
+    fn count(&self) -> usize {
+        self.0.0.lock().unwrap().all
+    }
+
+    fn wait_until<T>(&self, what: impl Fn(&Arrived) -> Option<T>) -> T {
+        let waited = self.0.1.wait_while(self.0.0.lock().unwrap(), |arrived| what(arrived).is_none()).unwrap();
+        what(&waited).unwrap()
+    }
+}
+
+fn is_quiet(received: &Received) -> bool {
+    !["noisy", "hangs", "limited", "fails"].iter().any(|loud| received.group().starts_with(loud))
 }
 
 /// Connections of a flood: enough for batches that fill faster than the receiver empties them.
@@ -309,23 +334,27 @@ fn flood(gateway: &Gateway, groups: usize, events: usize) {
     });
 }
 
-/// Bursts of five of a quiet store, one in each `period` and after the one before has arrived whole.
-fn bursts(gateway: &Gateway, receiver: &Upstream, group: &str, bursts: usize, period: Duration) -> Vec<u64> {
+/// Bursts of five of a quiet store, each after the one before has arrived whole and `apart` more were served. The answer is the most that
+/// were served between the 2xx of an event and its own turn.
+fn bursts(gateway: &Gateway, arrivals: &Arrivals, group: &str, bursts: usize, apart: usize) -> usize {
     let mut client = gateway.client();
-    let began = std::time::UNIX_EPOCH.elapsed().unwrap();
-    for burst in 1..=bursts {
-        for _ in 0..5 {
-            assert_eq!(client.send(&post("/any/x", b"{}").header("X-Key", group)).status, 200);
-        }
-        receiver.wait_until(|all| all.iter().filter(|r| r.group() == group).count() >= burst * 5);
-        // The sender's own pace, which is the subject: a store that sends more than its share is not a quiet one.
-        let next = began + period * burst as u32;
-        while let Some(left) = next.checked_sub(std::time::UNIX_EPOCH.elapsed().unwrap()).filter(|left| !left.is_zero())
-        {
-            std::thread::park_timeout(left);
+    let (mut most, mut next) = (0, 0);
+    for _ in 0..bursts {
+        arrivals.wait_until(|arrived| (arrived.all >= next).then_some(()));
+        next = arrivals.count() + apart;
+        let sent: Vec<(String, usize)> = std::iter::repeat_with(|| {
+            let response = client.send(&post("/any/x", b"{}").header("X-Key", group));
+            assert_eq!(response.status, 200);
+            (response.header("fairlane-event-id").unwrap().to_owned(), arrivals.count())
+        })
+        .take(5)
+        .collect();
+        for (id, accepted) in sent {
+            let came = arrivals.wait_until(|arrived| arrived.quiet.get(&id).copied());
+            most = most.max(came.saturating_sub(accepted));
         }
     }
-    waits(&receiver.received(), group)
+    most
 }
 
 /// A number in the environment, for the full size of a test.
@@ -337,24 +366,31 @@ fn number(name: &str, default: usize) -> usize {
 const SLOTS: usize = 30;
 const ATTEMPT: Duration = Duration::from_millis(50);
 
-/// Waits of a quiet store that sends `count` bursts of five, alone and beside `groups` floods of `events` in all, in milliseconds.
+/// What a quiet store that sends `count` bursts of five waits for beside `groups` floods of `events` in all.
 #[expect(clippy::print_stdout, reason = "the figures, shown with --nocapture")]
 fn beside_floods(groups: usize, events: usize, count: usize) {
-    let receiver = upstream(|_| answer(200).after(ATTEMPT)).keeping(|request| !request.group().starts_with("noisy"));
+    let arrivals = Arrivals::default();
+    let noted = arrivals.clone();
+    let receiver = upstream(move |received| {
+        noted.note(received);
+        answer(200).after(ATTEMPT)
+    });
+    let receiver = receiver.keeping(is_quiet);
     let gateway = gateway(&yaml(&receiver, &format!("  concurrency: {SLOTS}"))).start();
-    let alone = p99(&bursts(&gateway, &receiver, "before", 5, Duration::ZERO));
     flood(&gateway, groups, events);
-    // It stays within its share: a burst takes five attempts' time, and it has slots / groups of it a second.
-    let period = (ATTEMPT * 5 * (groups as u32 + 1) / SLOTS as u32).max(Duration::from_secs(1));
-    let beside = p99(&bursts(&gateway, &receiver, "quiet", count, period));
+    // It takes half of its share: while it is served five events, each of the others is served ten. Shares are of time, and the calls of
+    // one may take longer than another's.
+    let behind = bursts(&gateway, &arrivals, "quiet", count, 10 * (groups + 1));
     let backlog = gateway.json("/api/v1/status")["backlog"]["events"].as_u64().unwrap();
-    println!(
-        "{groups} floods of {events} events: quiet p99 {alone} ms alone, {beside} ms beside; {backlog} still wait"
-    );
+    let mut waits: Vec<u64> =
+        receiver.received().iter().map(|r| r.header("fairlane-wait-ms").unwrap().parse().unwrap()).collect();
+    waits.sort_unstable();
+    let longest = waits.last().unwrap();
+    println!("{groups} floods of {events} events: quiet at most behind {behind}, {longest} ms; {backlog} still wait");
     assert!(backlog > 100, "the flood was over before the quiet store was measured: {backlog} left");
-    // One median attempt; four for bursts of five where many others flood.
-    let allowed = alone + ATTEMPT.as_millis() as u64 * if groups == 1 { 1 } else { 4 };
-    assert!(beside <= allowed, "{groups} floods: {beside} ms, alone {alone} ms, allowed {allowed} ms");
+    // One attempt of all slots; four for bursts of five where many others flood; and what was on its way.
+    let allowed = SLOTS * if groups == 1 { 2 } else { 5 };
+    assert!(behind <= allowed, "{groups} floods: behind {behind}, allowed {allowed}");
 }
 
 /// `FLOOD=100000 cargo test --release --test delivery` is the full size of this and the next; a debug build takes a part of it.
@@ -367,26 +403,31 @@ fn a_flood_delays_only_its_own_store() {
 #[test]
 fn five_hundred_floods_delay_only_their_own_stores() {
     let groups = number("FLOODS", 500);
-    beside_floods(groups, number("FLOOD", groups * 40), 3);
+    beside_floods(groups, number("FLOOD", groups * 50), 3);
 }
 
 #[test]
 fn groups_whose_calls_hang_or_fail_leave_the_others_alone() {
-    let receiver = upstream(|received| match received.group() {
-        "hangs" => answer(200).after(Duration::from_secs(20)),
-        "limited" => answer(429).header("Retry-After", "3600"),
-        "fails" => answer(500),
-        _ => answer(200).after(Duration::from_millis(20)),
+    let arrivals = Arrivals::default();
+    let noted = arrivals.clone();
+    let receiver = upstream(move |received| {
+        noted.note(received);
+        match received.group() {
+            "hangs" => answer(200).after(Duration::from_hours(1)),
+            "limited" => answer(429).header("Retry-After", "3600"),
+            "fails" => answer(500),
+            _ => answer(200).after(Duration::from_millis(20)),
+        }
     });
     let gateway = gateway(&yaml(&receiver, "  concurrency: 16")).start();
-    let alone = p99(&bursts(&gateway, &receiver, "before", 10, Duration::ZERO));
     for number in 0..50 {
         for key in ["hangs", "limited", "fails"] {
             send(&gateway, key, number.to_string().as_bytes());
         }
     }
-    let quiet = p99(&bursts(&gateway, &receiver, "quiet", 20, Duration::ZERO));
-    assert!(quiet <= alone + 20, "a quiet store waited {quiet} ms beside others that hang and fail, {alone} ms alone");
+    // That they arrive at all, while calls hang for an hour, is the most of it.
+    let behind = bursts(&gateway, &arrivals, "quiet", 20, 0);
+    assert!(behind <= 16, "a quiet store waited behind {behind} attempts beside others that hang and fail");
     let upstream = gateway.json("/api/v1/upstream");
     assert_eq!(upstream["breaker"]["state"], "closed", "{upstream:#}");
     let groups = gateway.json("/api/v1/groups");
@@ -400,6 +441,27 @@ fn groups_whose_calls_hang_or_fail_leave_the_others_alone() {
     // Asked once, and then left alone as it said.
     let limited = receiver.received().iter().filter(|r| r.group() == "limited").count();
     assert!(limited <= 2, "{limited} requests to a group that asked for an hour");
+}
+
+/// The slots are sixteen, slow groups may hold eight and one group two: more than ten that turn out to be slow are an outbreak.
+#[test]
+fn very_many_groups_that_turn_slow_at_once_are_shown_as_an_outbreak_until_it_is_over() {
+    let receiver = upstream(|_| answer(200).after(Duration::from_secs(2)));
+    let gateway = gateway(&yaml(&receiver, "  concurrency: 16\n  timeout: 3s")).start();
+    assert_eq!(gateway.metric("fairlane_outbreak"), Some(0.0));
+    let ids: Vec<String> = (0..16).map(|number| send(&gateway, &format!("store-{number}"), b"{}")).collect();
+    let wait_for = |wanted: f64| {
+        while gateway.metric("fairlane_outbreak") != Some(wanted) {
+            std::thread::yield_now();
+        }
+    };
+    wait_for(1.0);
+    assert_eq!(gateway.json("/api/v1/upstream")["outbreak"], true);
+    for id in ids {
+        gateway.wait_for_status(&id, "delivered");
+    }
+    wait_for(0.0);
+    assert_eq!(gateway.json("/api/v1/upstream")["outbreak"], false);
 }
 
 #[test]

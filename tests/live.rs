@@ -166,6 +166,15 @@ fn twilio_and_slack_get_the_upstream_s_own_answer() {
         _ => answer(202).header("Content-Type", "application/json").body("{\"text\":\"It is fine.\"}"),
     });
     let gateway = gateway(&yaml(&receiver, "")).start();
+    for series in [
+        "live_requests_total{outcome=\"relayed\"}",
+        "live_requests_total{outcome=\"would_wait\"}",
+        "handshakes_total{source=\"/slack/commands\",outcome=\"answered\"}",
+        "key_fetches_total{outcome=\"failed\"}",
+    ] {
+        let zero = gateway.metric(&format!("fairlane_{series} "));
+        assert_eq!(zero, Some(0.0), "{series}: a rate of what is not there cannot be asked for");
+    }
 
     let mut client = gateway.client();
     let response = client.send(&twilio("+15550001"));

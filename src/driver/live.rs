@@ -84,6 +84,20 @@ pub enum Unanswered {
 }
 
 impl Unanswered {
+    /// The names of all but those that attempts have.
+    pub const NAMES: [&'static str; 10] = [
+        "paused",
+        "breaker",
+        "full",
+        "would_wait",
+        "draining",
+        "waited",
+        "timeout",
+        "answer_too_long",
+        "memory",
+        "answer_broke_off",
+    ];
+
     /// Its name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {

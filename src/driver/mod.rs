@@ -306,6 +306,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let newcomers =
         Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
     let held = Arc::new(SourceTable::open(parts.notebook.beside("sources.json"))?);
+    let alerts = Alerts::open(parts.notebook.beside("alerts.json"), started);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let nodes = parts.cluster.map(|cluster| Nodes::new(cluster, Arc::clone(&parts.store), Arc::clone(&policies)));
     let settings = upstream.settings();
@@ -329,7 +330,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         rejections: Rejections::default(),
         replays,
         jobs,
-        alerts: Alerts::default(),
+        alerts,
         anybody: Group::fallback(),
         started,
         spans,

@@ -32,7 +32,7 @@ use super::served::{Judged, Served, aside};
 use super::spans::{Known, Road};
 use super::{Fetch, Limits, Settings, Source};
 use crate::clock::Clock;
-use crate::driver::{Budget, Charge, Crowded, Handle, Shed};
+use crate::driver::{Budget, Charge, Crowded, Handle, Shed, Unanswered};
 use crate::event::{Event, EventId, Mono, Trace, Wall};
 use crate::key;
 use crate::verify;
@@ -131,6 +131,12 @@ impl Table {
         let served = |source: Source| {
             let metrics = handle.metrics().source(&source.name);
             metrics.begin(&reply::REJECTED, &Shed::NAMES);
+            if source.senders.iter().any(|sender| sender.verifier.answers_handshakes()) {
+                metrics.begin_handshakes();
+            }
+            if source.relay.is_some() {
+                handle.metrics().begin_live(["relayed", "gone"].into_iter().chain(Unanswered::NAMES));
+            }
             Served::new(source, metrics)
         };
         let sources = sources.into_iter().map(served).collect();

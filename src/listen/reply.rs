@@ -322,6 +322,12 @@ mod tests {
         let all: Vec<&str> = plain.into_iter().chain(sources).chain(spans).map(Shed::as_str).collect();
         assert_eq!(all.len(), Shed::NAMES.len());
         assert!(all.iter().all(|name| Shed::NAMES.contains(name)), "{all:?}");
+        let spans = [Unanswered::Broken(Duration::ZERO), Unanswered::WouldWait(Duration::ZERO)];
+        let before = [Unanswered::Paused, Unanswered::Full, Unanswered::Draining, Unanswered::Waited];
+        let after = [Unanswered::Timeout, Unanswered::TooLong, Unanswered::Memory, Unanswered::BrokeOff];
+        let all: Vec<&str> = spans.into_iter().chain(before).chain(after).map(Unanswered::as_str).collect();
+        assert_eq!(all.len(), Unanswered::NAMES.len());
+        assert!(all.iter().all(|name| Unanswered::NAMES.contains(name)), "{all:?}");
         for refused in [Refused::Method(Vec::new()), Refused::TooLarge(1), Refused::TooSlow(1)] {
             assert!(REJECTED.contains(&refused.reason()), "{}", refused.reason());
         }

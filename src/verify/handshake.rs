@@ -341,6 +341,12 @@ impl Verifier {
         self.answer(request, self.judge_when(request, when).ok().as_ref(), when)
     }
 
+    /// Whether there are handshakes that it answers.
+    #[must_use]
+    pub fn answers_handshakes(&self) -> bool {
+        self.all_rows().any(|row| row.is_answered(self.agreed.handshakes))
+    }
+
     /// Whether its handshake needs a word to be agreed on.
     #[must_use]
     pub fn wants_token(&self) -> bool {

@@ -101,6 +101,18 @@ impl Board {
         Some(alert)
     }
 
+    /// Takes up an alert from before a restart, those that came first last. One that fires resolves when its condition is gone, like any other.
+    pub(super) fn recall(&mut self, kind: Kind, alert: Alert, now: Now) {
+        if alert.resolved.is_some() {
+            self.resolved.push_back(alert);
+            return;
+        }
+        let Alert { subject, groups, what, command, .. } = alert;
+        let since = Now { wall: alert.since, mono: now.mono };
+        let finding = Finding { kind, subject: subject.clone(), beyond: true, groups, what, command };
+        self.followed.insert((kind, subject), Followed { finding, since, fired: Some(alert.fired), gone: None });
+    }
+
     /// How many alerts of a kind fire.
     pub(super) fn count(&self, kind: Kind) -> u64 {
         self.followed.iter().filter(|((other, _), followed)| *other == kind && followed.fired.is_some()).count() as u64

@@ -5,12 +5,13 @@
 //! has been gone long enough, so that nothing flaps. [`catalog`] is the table of all kinds. *Doing* is [`watch`]: a slow tick beside the
 //! delivery path that gathers the facts, and a queue from which messages are posted one at a time.
 //!
-//! What fires is kept in memory: after a restart an alert whose condition still holds fires again.
+//! What fires and what resolved of late is written down whenever it changes ([`kept`]), so that a restart repeats and forgets none.
 
 mod board;
 mod catalog;
 mod facts;
 mod judge;
+mod kept;
 mod message;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 
 use crate::deliver::Post;
-use crate::event::{Secret, Wall};
+use crate::event::{Now, Secret, Wall};
 use crate::metrics::Metrics;
+use crate::store::notebook::Notebook;
 use board::Board;
 use catalog::Kind;
 pub use catalog::reference;
@@ -148,10 +150,10 @@ pub enum Tested {
 }
 
 /// What fires and what fired, and by which settings; shared by whoever shows it.
-#[derive(Default)]
 pub struct Alerts {
     settings: RwLock<Arc<Settings>>,
     board: Mutex<Board>,
+    notebook: Notebook,
     post: OnceLock<Post>,
 }
 
@@ -162,6 +164,21 @@ impl std::fmt::Debug for Alerts {
 }
 
 impl Alerts {
+    /// What `notebook` remembers, with the usual settings.
+    pub(super) fn open(notebook: Notebook, now: Now) -> Self {
+        let board = Mutex::new(kept::read(&notebook, now));
+        Self { settings: RwLock::default(), board, notebook, post: OnceLock::new() }
+    }
+
+    /// Writes down what fires and what resolved, or says in the log that it is not.
+    async fn keep(&self) {
+        let (bytes, notebook) = (kept::written(&self.board.lock()), self.notebook.clone());
+        let written = tokio::task::spawn_blocking(move || notebook.write(&bytes)).await;
+        if let Err(error) = written.unwrap_or_else(|ended| Err(ended.to_string())) {
+            tracing::warn!(error, "alerts that fire now may be told once more after a restart");
+        }
+    }
+
     /// The settings in force.
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {

@@ -322,6 +322,42 @@ fn each_kind_fires_once_when_its_condition_has_held_and_resolves_once_when_it_is
 }
 
 #[test]
+fn a_restart_repeats_no_alert_and_forgets_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let notebook = Notebook::at(folder.path().join("alerts.json"));
+    let restart = |w: &mut World| {
+        notebook.write(&kept::written(&w.board)).unwrap();
+        w.history = History::default();
+        w.now = Now { mono: Mono(5), wall: w.now.wall.plus(s(60)) };
+        w.board = kept::read(&notebook, w.now);
+    };
+    let mut w = world();
+    w.facts.config_ok = false;
+    w.survey().broken = found(vec![view("a", 1), view("b", 1)]);
+    w.run(2 * MIN);
+    w.facts.config_ok = true;
+    w.run(2 * MIN);
+    assert_eq!(w.heard(), ["+configuration_refused", "+group_breaker a", "+group_breaker b", "-configuration_refused"]);
+    let (firing, resolved) = (w.board.firing(), w.board.resolved());
+
+    restart(&mut w);
+    assert_eq!((w.board.firing(), w.board.resolved()), (firing, resolved));
+    w.survey().broken = found(vec![view("b", 1)]);
+    w.run(5 * MIN);
+    assert_eq!(w.heard(), ["-group_breaker a"], "that was over when the node came back; b goes on");
+    let names = |alerts: Vec<Alert>| -> Vec<_> { alerts.into_iter().map(|alert| alert.name).collect() };
+    restart(&mut w);
+    assert_eq!(names(w.board.resolved()), ["group_breaker", "configuration_refused"], "the latest first");
+
+    // A file of another version, and one that somebody broke.
+    let lines = String::from_utf8(kept::written(&w.board)).unwrap();
+    notebook.write(lines.replace("configuration_refused", "of_a_later_version").as_bytes()).unwrap();
+    assert_eq!(names(kept::read(&notebook, w.now).resolved()), ["group_breaker"]);
+    notebook.write(b"[{").unwrap();
+    assert!(kept::read(&notebook, w.now).firing().is_empty());
+}
+
+#[test]
 fn a_condition_that_comes_and_goes_neither_fires_nor_resolves_each_time() {
     let mut w = world();
     for _ in 0..20 {

@@ -46,8 +46,11 @@ async fn look(handle: &Handle, queue: &mpsc::Sender<Bytes>) {
     let mut history = History::default();
     loop {
         let (changed, took) = once(handle, &mut history).await;
-        for alert in changed {
-            tell(handle, &alert, queue);
+        for alert in &changed {
+            tell(handle, alert, queue);
+        }
+        if !changed.is_empty() {
+            handle.alerts().keep().await;
         }
         tokio::time::sleep((took * REST).clamp(TICK, TICK_MAX)).await;
     }
