@@ -105,10 +105,6 @@ impl Server {
         Ok(server)
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
