@@ -255,7 +255,7 @@ fn what_is_all_in_flight_does_not_grow_and_a_change_says_by_which_way_it_came() 
     let cookie = sign_in(&gateway);
     let page = |path: &str| shown(&gateway, &cookie, path).text();
     let groups = page("/groups");
-    assert!(groups.contains("all of it is in flight") && !groups.contains("grows"), "{groups}");
+    assert!(groups.contains("state in_flight") && !groups.contains("grows"), "{groups}");
     let audit = page("/audit");
     assert!(audit.contains("through the command line from 127.0.0.1") && audit.contains("before a restart"), "{audit}");
 }

@@ -71,7 +71,8 @@ fn what_it_says_is_what_the_gateway_does() {
         if let Some(id) = answer.header("fairlane-event-id") {
             let event = gateway.json(&format!("/api/v1/events/{id}"));
             assert_eq!(told["group"], event["group"], "{name}");
-            let group = gateway.json(&format!("/api/v1/groups/{}", told["group"].as_str().unwrap()));
+            let group =
+                gateway.json(&format!("/api/v1/group?name={}", told["group"].as_str().unwrap().replace('%', "%25")));
             assert_eq!(told["treatment"]["concurrency"], group["concurrency"], "{name}");
             assert_eq!(told["treatment"]["weight"], group["weight"], "{name}");
             assert_eq!(told["within"], event["within"], "{name}");

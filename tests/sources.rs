@@ -275,7 +275,7 @@ fn a_change_is_one_that_changes_something_and_says_by_which_way_it_came() {
         let (code, _, error) = cli(&gateway, nothing);
         assert_eq!(code, 0, "{nothing:?}: {error}");
     }
-    assert_eq!(audit(&gateway), [], "nothing was changed");
+    assert!(audit(&gateway).is_empty(), "nothing was changed: {:?}", audit(&gateway));
     assert_eq!(cli(&gateway, &["groups", "pause", "acme.example"]).0, 0);
     gateway.change("PATCH", "/api/v1/group?name=acme.example", r#"{"paused":false}"#);
     let changes = gateway.json("/api/v1/audit");
