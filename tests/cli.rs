@@ -68,6 +68,24 @@ fn every_example_of_the_help_can_be_typed() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Whoever has just installed it pastes the first thing that `--help` shows: it has to work as it stands, up to the gateway that would run.
+#[test]
+fn the_first_example_works_in_a_fresh_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = said(&["--help"]);
+    let (_, examples) = help.split_once("Examples:").unwrap();
+    let lines: Vec<&str> =
+        examples.lines().filter(|line| line.contains("SHOPIFY") || line.contains("shopify")).collect();
+    let script = lines.join("\n").replace("&& fairlane run", "");
+    assert!(script.contains("fairlane check"), "{help}");
+    let binaries = Path::new(env!("CARGO_BIN_EXE_fairlane")).parent().unwrap();
+    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("bash");
+    shell.args(["-ec", &script]).current_dir(folder.path()).env("PATH", path).env_remove("SHOPIFY_SECRET");
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{script}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn there_is_a_manual_page_for_every_command() {
     let folder = tempfile::tempdir().unwrap();

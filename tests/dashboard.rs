@@ -237,6 +237,30 @@ fn what_strangers_wrote_stays_text() {
 }
 
 #[test]
+fn what_is_all_in_flight_does_not_grow_and_a_change_says_by_which_way_it_came() {
+    let upstream = upstream(|_| answer(200).after(Duration::from_secs(60)));
+    let yaml =
+        format!("upstream: {}\nsources: [{{ path: /in, verify: none, key: headers.x-tenant }}]\n", upstream.url());
+    let gateway = gateway(&yaml).start();
+    assert_eq!(gateway.client().send(&post("/in", b"{}").header("X-Tenant", QUIET)).status, 200);
+    while gateway.json(&format!("/api/v1/group?name={QUIET}"))["in_flight"] != 1 {
+        std::thread::yield_now();
+    }
+    let data = gateway.dir().join("data");
+    let admin = gateway.admin.to_string();
+    let mut pause = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"));
+    pause.args(["groups", "set", QUIET, "--weight", "2", "--admin", &admin, "--data"]).arg(data).arg("-c");
+    let paused = pause.arg(gateway.config()).output().unwrap();
+    assert!(paused.status.success(), "{}", String::from_utf8_lossy(&paused.stderr));
+    let cookie = sign_in(&gateway);
+    let page = |path: &str| shown(&gateway, &cookie, path).text();
+    let groups = page("/groups");
+    assert!(groups.contains("state in_flight") && !groups.contains("grows"), "{groups}");
+    let audit = page("/audit");
+    assert!(audit.contains("through the command line from 127.0.0.1") && audit.contains("before a restart"), "{audit}");
+}
+
+#[test]
 fn every_page_reads_without_a_script_and_asks_nobody_else() {
     let (upstream, gateway) = world();
     send(&gateway, QUIET, 3);

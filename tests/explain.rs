@@ -71,6 +71,10 @@ fn what_it_says_is_what_the_gateway_does() {
         if let Some(id) = answer.header("fairlane-event-id") {
             let event = gateway.json(&format!("/api/v1/events/{id}"));
             assert_eq!(told["group"], event["group"], "{name}");
+            let group =
+                gateway.json(&format!("/api/v1/group?name={}", told["group"].as_str().unwrap().replace('%', "%25")));
+            assert_eq!(told["treatment"]["concurrency"], group["concurrency"], "{name}");
+            assert_eq!(told["treatment"]["weight"], group["weight"], "{name}");
             assert_eq!(told["within"], event["within"], "{name}");
             assert_eq!(told["key"]["rule"], event["key_source"]["rule"], "{name}");
             assert_eq!(told["key"]["missing"], event["key_source"]["missing"], "{name}");
@@ -97,6 +101,10 @@ fn it_says_how_the_group_is_treated_which_paths_are_near_and_no_secret() {
     {
         assert!(text.contains(told), "{told}: {text}");
     }
+    // A group without a cap of its own has the engine's, not all slots.
+    let other = post("/webhooks/shopify", b"{}").shopify("other.myshopify.com");
+    let text = String::from_utf8(explain(&config, &other.bytes(), &[]).stdout).unwrap();
+    assert!(text.contains("at most 8 of 64 slots, by groups.defaults"), "{text}");
     let (_, told) = explained(&config, &post("/webhook/shopify", b"{}"));
     assert_eq!(told["near"][0], "/webhooks/shopify");
     let token = post("/token", b"{}").header("X-Api-Key", "hush-a-test-token").header("Cookie", "hush");

@@ -81,6 +81,8 @@ fn exports_become_what_is_expected_and_pass_the_check() {
         let kept = std::fs::read_to_string(&expected).unwrap_or_default();
         assert!(yaml == kept, "{} differs; UPDATE_EXPECTED=1 writes it anew:\n{yaml}", expected.display());
         assert!(said.contains("without a counterpart"), "{said}");
+        let made = secrets.lines().find_map(|line| line.strip_prefix("FAIRLANE_SIGNING_SECRET=whsec_"));
+        assert_eq!(made.is_some_and(|made| made.len() == 32), yaml.contains("signing_secret:"), "{said}");
         checked(&yaml, &secrets);
     }
 }
@@ -164,6 +166,10 @@ fn outcome(export: &Path) -> String {
     let one = |arguments: &[&str]| {
         let output = import(export, &[arguments, &["--env", env.to_str().unwrap()]].concat());
         let secrets = std::fs::read_to_string(&env).unwrap_or_default();
+        // What is made at random is another one each time, whatever the export says.
+        let made = |line: &str| line.starts_with("FAIRLANE_SIGNING_SECRET=");
+        let secrets: String =
+            secrets.lines().map(|line| if made(line) { "made\n".to_owned() } else { format!("{line}\n") }).collect();
         drop(std::fs::remove_file(&env));
         format!("{}{}{secrets}", output.status, String::from_utf8_lossy(&output.stdout))
     };
@@ -188,12 +194,33 @@ fn what_cannot_be_imported_is_refused_in_words() {
     assert!(code == Some(64) && words.contains("there are \"api\", \"archive\""), "{words}");
     let (_, words) = said(&shop, &["--destination", "laptop"]);
     assert!(words.contains("of type CLI, which has no address to deliver to"), "{words}");
-    // A file of secrets that is there already stays as it is.
-    let env = folder.path().join("secrets.env");
-    std::fs::write(&env, "MINE=1\n").unwrap();
-    let (code, words) = said(&shop, &["--env", env.to_str().unwrap()]);
+    let (code, words) = said(&shop, &["--env", "/proc/nowhere"]);
     assert!(code == Some(1) && words.contains("cannot write"), "{words}");
-    assert_eq!(std::fs::read_to_string(&env).unwrap(), "MINE=1\n");
     let absent = import(&folder.path().join("absent.json"), &[]);
     assert_eq!(absent.status.code(), Some(1));
+}
+
+/// The page says how, and who follows it does it more than once: nothing is lost by that, and nothing has to be made by hand.
+#[test]
+fn the_import_can_be_made_again_and_passes_the_check_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = folder.path().join("secrets.env");
+    std::fs::write(&env, "MINE=1").unwrap();
+    let again = || {
+        let output = import(&sample("shop.json"), &["--env", env.to_str().unwrap()]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        (output.stdout, std::fs::read_to_string(&env).unwrap(), said)
+    };
+    let (yaml, secrets, _) = again();
+    assert!(secrets.starts_with("MINE=1\nCRM_SECRET="), "{secrets}");
+    let (yaml_again, secrets_again, said) = again();
+    assert!(secrets == secrets_again && said.contains("stays as it is"), "{said}");
+    assert_eq!(yaml, yaml_again);
+    std::fs::write(folder.path().join("gateway.yaml"), yaml).unwrap();
+    let script = "set -a; . ./secrets.env; exec \"$0\" check --quiet";
+    let mut command = Command::new("bash");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_fairlane")]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

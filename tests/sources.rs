@@ -162,6 +162,10 @@ fn a_source_that_runs_dry_refuses_new_requests_and_delivers_the_old() {
     let reason = r#"fairlane_shed_total{source="orders",reason="source_draining"}"#;
     assert_eq!(gateway.metric(reason), Some(1.0));
 
+    // Refusals of a drain would push out all others, so they are not listed; that is said where they are looked for.
+    let (_, text, error) = cli(&gateway, &["rejections", "--source", "orders"]);
+    assert!(text == "no rejections\n" && error.contains("draining: orders; what comes gets 503"), "{text} {error}");
+
     hold(&gateway, "orders", r#"{"state":"running"}"#);
     accepted(&gateway, "/orders", "a", "again");
     // Of a request that waits for the upstream's answer nothing can be kept.
@@ -197,6 +201,22 @@ fn what_is_not_there_or_makes_no_sense_is_refused_with_words() {
     let (code, text, error) = cli(&gateway, &["events", "--source", "order"]);
     assert_eq!((code, text.as_str()), (0, "no events\n"));
     assert!(error.contains("note: no source is called \"order\"; did you mean \"orders\"?"), "{error}");
+    let unknown = "no source is called \"order\"; did you mean \"orders\"?";
+    let (code, text, error) = cli(&gateway, &["rejections", "--source", "order"]);
+    assert_eq!((code, text.as_str()), (0, "no rejections\n"));
+    assert!(error.contains(&format!("note: {unknown}")), "{error}");
+    let (code, text, error) = cli(&gateway, &["events", "export", "--source", "order"]);
+    assert_eq!((code, text.as_str()), (0, ""));
+    assert!(error.contains(&format!("note: {unknown}")), "{error}");
+    let (code, text, _) = cli(&gateway, &["replay", "--source", "order", "--plan"]);
+    assert_eq!((code, text), (0, format!("no event fits: nothing to replay: {unknown}\n")));
+    let (code, _, error) = cli(&gateway, &["replay", "--source", "order", "--yes"]);
+    assert!(code == 1 && error.contains(unknown) && error.contains("nothing is changed"), "{code} {error}");
+    let (code, _, error) = cli(&gateway, &["replay", "--group", "acme.exampel", "--yes"]);
+    assert!(code == 1 && error.contains("did you mean \"acme.example\"?"), "{code} {error}");
+    assert_eq!(gateway.json("/api/v1/replays")["replays"], serde_json::json!([]));
+    let (code, text, _) = cli(&gateway, &["replay", "--source", "orders", "--status", "discarded", "--yes"]);
+    assert_eq!((code, text.as_str()), (0, "no event fits: nothing to replay\n"));
     let (_, _, error) = cli(&gateway, &["events", "--group", "acme.exampel"]);
     assert!(error.contains("no event of this group was seen yet; did you mean \"acme.example\"?"), "{error}");
     let (_, text, _) = cli(&gateway, &["groups", "why", "acme.exampel"]);
@@ -246,4 +266,20 @@ fn the_page_of_sources_has_the_buttons() {
     let page = gateway.get("/sources").text();
     assert!(page.contains("until it is resumed. Begun"), "{page}");
     assert!(page.contains("(api, from 127.0.0.1)"), "{page}");
+}
+
+#[test]
+fn a_change_is_one_that_changes_something_and_says_by_which_way_it_came() {
+    let gateway = gateway(&yaml(&upstream(|_| answer(200)))).start();
+    for nothing in [&["groups", "resume", "nobody"][..], &["groups", "cancel", "nobody"], &["upstream", "resume"]] {
+        let (code, _, error) = cli(&gateway, nothing);
+        assert_eq!(code, 0, "{nothing:?}: {error}");
+    }
+    assert!(audit(&gateway).is_empty(), "nothing was changed: {:?}", audit(&gateway));
+    assert_eq!(cli(&gateway, &["groups", "pause", "acme.example"]).0, 0);
+    gateway.change("PATCH", "/api/v1/group?name=acme.example", r#"{"paused":false}"#);
+    let changes = gateway.json("/api/v1/audit");
+    let ways: Vec<&str> =
+        changes["changes"].as_array().unwrap().iter().map(|change| change["way"].as_str().unwrap()).collect();
+    assert_eq!(ways, ["api", "cli"], "{changes}");
 }

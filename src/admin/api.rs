@@ -17,7 +17,7 @@ use super::alerts::{Firing, firing};
 use super::dedicated::StatusJson;
 use super::name;
 use super::problem::{Problem, Refusal};
-use super::{unseen, words};
+use super::{sources, unseen, words};
 use crate::driver::{self, AttemptNote, GroupView, Handle, Record, SpoolUsage, Status, Story, Usage};
 use crate::event::{EventId, KeySource, Seq, WaitSplit, Wall};
 use crate::metrics::{GroupNumbers, TOP};
@@ -147,7 +147,8 @@ struct BacklogView {
 #[derive(Serialize, ToSchema)]
 struct StoreView {
     bytes: u64,
-    free_bytes: u64,
+    /// Null: nothing limits it (a Redis without `maxmemory`).
+    free_bytes: Option<u64>,
     history_events: u64,
     /// Since Redis last answered this node; null where the store is here.
     silent_s: Option<f64>,
@@ -175,7 +176,7 @@ impl StoreView {
     fn of(handle: &Handle, usage: &Usage) -> Self {
         Self {
             bytes: usage.bytes,
-            free_bytes: usage.free,
+            free_bytes: Some(usage.free).filter(|free| *free != u64::MAX),
             history_events: usage.history,
             silent_s: usage.answered.map(|_| handle.store_silence(usage).as_secs_f64()),
             spool: usage.spool.map(|spool| SpoolView::of(spool, handle.now().wall)),
@@ -571,6 +572,10 @@ pub(super) struct RejectionsQuery {
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct RejectionsView {
+    /// What to know besides: no source of this name is there, and which may be meant; or which source runs dry, for what is refused then is
+    /// counted and not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     rejections: Vec<RejectionView>,
 }
 
@@ -607,7 +612,10 @@ pub(super) async fn rejections(
         body_bytes: rejection.body_bytes,
     };
     let list = admin.handle.rejections().list(query.source.as_deref(), limit);
-    Ok(Json(RejectionsView { rejections: list.into_iter().map(view).collect() }))
+    let source = query.source.as_deref().filter(|_| list.is_empty());
+    let unknown = unseen::why_nothing(&admin, source, None).await?;
+    let note = unknown.or_else(|| sources::draining(&admin, query.source.as_deref()));
+    Ok(Json(RejectionsView { note, rejections: list.into_iter().map(view).collect() }))
 }
 
 /// The configuration in force, secrets masked.

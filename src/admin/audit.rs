@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
+use axum::http::header::USER_AGENT;
 use axum::http::request::Parts;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ use crate::event::Wall;
 
 /// Changes that are remembered: a night's work of many hands. The log has all of them.
 const KEPT_MAX: usize = 500;
+
+/// How this binary's own commands begin their `User-Agent`. It is a courtesy of theirs and proves nothing: the token does.
+pub(crate) const CLI: &str = "fairlane-cli/";
 
 /// Who asks, as far as one token for all can tell: by which way, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +44,9 @@ impl<S: Sync> FromRequestParts<S> for Who {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        Ok(Self { way: "api", from: parts.extensions.get::<Peer>().map(|peer| peer.0) })
+        let agent = parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let way = if agent.is_some_and(|agent| agent.starts_with(CLI)) { "cli" } else { "api" };
+        Ok(Self { way, from: parts.extensions.get::<Peer>().map(|peer| peer.0) })
     }
 }
 
@@ -123,7 +129,7 @@ pub(super) struct AuditView {
 #[derive(Serialize, ToSchema)]
 struct ChangeView {
     at: String,
-    /// `api` or `dashboard`.
+    /// `api`, `cli` or `dashboard`.
     way: String,
     /// The address that it came from; null: not known.
     from: Option<String>,

@@ -49,6 +49,9 @@ pub(super) struct GroupsQuery {
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct GroupsView {
+    /// What to know besides: events wait in this node's spool, which are in no group's queue yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     groups: Vec<GroupJson>,
 }
 
@@ -121,7 +124,17 @@ pub(super) async fn list(
         let change = changes.get(&view.group);
         GroupJson::of(view, change, now)
     };
-    Ok(Json(GroupsView { groups: groups.into_iter().map(json).collect() }))
+    Ok(Json(GroupsView { note: spooled(&admin), groups: groups.into_iter().map(json).collect() }))
+}
+
+/// What waits besides the queues of groups.
+fn spooled(admin: &Admin) -> Option<String> {
+    let events = admin.handle.usage().spool?.events;
+    let are = if events == 1 { "is" } else { "are" };
+    (events > 0).then(|| {
+        let what = words::many(events, "event");
+        format!("{what} {are} in this node's spool and in no group's queue yet: Redis does not have them")
+    })
 }
 
 /// The order that a list is asked for in: by age when it is not said.
@@ -167,8 +180,7 @@ pub(super) async fn one(
 }
 
 async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
-    let changes = admin.handle.changes().await?;
-    let change = changes.into_iter().find(|(whose, _)| *whose == group).map(|(_, live)| live);
+    let change = in_force(admin, &group).await?;
     let view = admin.handle.group(group).await?;
     let note = shared_lane(admin, &view).await?;
     let pin = pins::of(admin, &view.group);
@@ -289,9 +301,19 @@ pub(super) async fn patch(
 pub(super) async fn change(admin: &Admin, who: Who, group: &Group, patch: GroupPatch) -> Result<(), Problem> {
     let told = told(&patch);
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;
+    let before = in_force(admin, group).await?;
     admin.handle.change(group.clone(), change, expiry).await?.map_err(Problem::Store)?;
-    admin.audit(who, group.as_str(), &format!("changed: {told}"));
+    // Who lets a group go on that nobody paused has changed nothing.
+    if in_force(admin, group).await? != before {
+        admin.audit(who, group.as_str(), &format!("changed: {told}"));
+    }
     Ok(())
+}
+
+/// What people changed of a group.
+async fn in_force(admin: &Admin, group: &Group) -> Result<Option<Live>, Problem> {
+    let changes = admin.handle.changes().await?;
+    Ok(changes.into_iter().find(|(whose, _)| whose == group).map(|(_, live)| live))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -397,7 +419,9 @@ pub(super) async fn cancel(
 /// Ends the attempts of a group that are in flight; the answer is how many.
 pub(super) async fn cancel_attempts(admin: &Admin, who: Who, group: &Group) -> Result<usize, Problem> {
     let cancelled = admin.handle.cancel(group.clone()).await?;
-    admin.audit(who, group.as_str(), &format!("{cancelled} attempts cancelled; their events are retried"));
+    if cancelled > 0 {
+        admin.audit(who, group.as_str(), &format!("{cancelled} attempts cancelled; their events are retried"));
+    }
     Ok(cancelled)
 }
 

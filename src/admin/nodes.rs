@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 
 use super::pins::{self, PinJson};
 use super::problem::Problem;
-use super::{Admin, BODY_MAX};
+use super::{Admin, BODY_MAX, words};
 use crate::driver::{NodeView, Relay, Seat};
 use crate::event::{EventId, Group};
 use merge::Merge;
@@ -39,6 +39,9 @@ type Shared = State<Arc<Admin>>;
 
 #[derive(Default, Serialize, ToSchema)]
 pub(super) struct NodesView {
+    /// What to know besides: Redis does not answer, so this is how the nodes stood when it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     nodes: Vec<NodeJson>,
     /// Shards there are; 0 with an embedded store.
     shards: u16,
@@ -95,7 +98,8 @@ pub(super) async fn list(State(admin): Shared) -> Result<Json<NodesView>, Proble
     let by_shard = shards::own(&admin, seat).await?;
     let skew = shards::skew(by_shard.iter().map(ShardJson::waiting));
     let (nodes, pins) = (nodes.iter().map(json).collect(), pins::all(&admin));
-    Ok(Json(NodesView { nodes, shards: seat.shards(), unowned, by_shard, skew, pins }))
+    let note = words::away(admin.handle.store_silence(&admin.handle.usage()));
+    Ok(Json(NodesView { note, nodes, shards: seat.shards(), unowned, by_shard, skew, pins }))
 }
 
 /// Who has to answer a request.

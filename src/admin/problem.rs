@@ -29,6 +29,8 @@ pub(super) enum Problem {
     Unknown(String),
     /// No source has this name; in words.
     NoSource(String),
+    /// Nothing can fit what was asked for; in words.
+    Nothing(String),
     /// There is, but not for this method.
     Method,
     /// As many pages are watched live as may be.
@@ -120,6 +122,11 @@ impl Problem {
             Self::NoSource(what) => {
                 (StatusCode::NOT_FOUND, what, "fairlane sources, and the page of sources, list them all")
             }
+            Self::Nothing(why) => (
+                StatusCode::NOT_FOUND,
+                why,
+                "nothing is changed; fairlane events, groups and sources list what there is",
+            ),
             Self::Method => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is not something that method does here".to_owned(),

@@ -16,8 +16,8 @@ use super::api::{EventPath, event_id, rfc3339, statuses, time};
 use super::audit::Who;
 use super::groups::{json, told};
 use super::problem::{Problem, Refusal};
-use super::{name, openapi};
-use crate::driver::{Filter, NoReplay, NotReplayed, Plan, ReplayView, Replayed, Status};
+use super::{name, openapi, unseen};
+use crate::driver::{self, Filter, NoReplay, NotReplayed, Plan, ReplayView, Replayed, Status};
 use crate::event::Group;
 
 type Shared = State<Arc<Admin>>;
@@ -60,6 +60,9 @@ enum Statuses {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplayPlanned)]
 pub(super) struct PlanView {
+    /// What to know where nothing fits: no source or group of this name was ever seen, and which may be meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     plan: PlanJson,
 }
 
@@ -213,6 +216,7 @@ pub(super) async fn again(admin: &Admin, who: Who, id: &str) -> Result<Replayed,
 #[utoipa::path(post, path = "/api/v1/replays", tag = "replays", request_body = Wish, responses(
     (status = 200, description = "What it would be (`plan`)", body = PlanView),
     (status = 201, description = "It has begun", body = ReplayJson),
+    (status = 404, description = "No source or group of this name was ever seen", body = Refusal),
     (status = 409, description = "Too many are not over", body = Refusal)
 ))]
 pub(super) async fn create(
@@ -225,7 +229,8 @@ pub(super) async fn create(
     let filter = wish.filter()?;
     if only_plan {
         let plan = planned(&admin, &filter).await?;
-        return Ok(Json(PlanView { plan: PlanJson::of(&filter, plan) }).into_response());
+        let note = if plan.count == 0 { unseen::why_never(&admin, &filter).await? } else { None };
+        return Ok(Json(PlanView { note, plan: PlanJson::of(&filter, plan) }).into_response());
     }
     let view = begin(&admin, who, filter).await?;
     Ok((StatusCode::CREATED, Json(ReplayJson::from(view))).into_response())
@@ -238,6 +243,9 @@ pub(super) async fn planned(admin: &Admin, filter: &Filter) -> Result<Plan, Prob
 
 /// Begins a replay.
 pub(super) async fn begin(admin: &Admin, who: Who, filter: Filter) -> Result<ReplayView, Problem> {
+    if let Some(why) = unseen::why_never(admin, &filter).await? {
+        return Err(Problem::Nothing(why));
+    }
     let told = told(&FilterJson::of(&filter));
     let view = admin.handle.start_replay(filter).await?;
     admin.audit(who, &name_of(&view), &format!("begun, {} events: {told}", view.planned));
@@ -401,7 +409,7 @@ impl From<ReplayView> for ReplayJson {
     fn from(view: ReplayView) -> Self {
         let tally = view.tally;
         #[expect(clippy::cast_precision_loss, reason = "shown, not computed with")]
-        let eta = (view.rate > 0.0 && !view.standing.is_over()).then(|| view.left as f64 / view.rate);
+        let eta = (view.rate > 0.0 && view.standing == driver::Standing::Running).then(|| view.left as f64 / view.rate);
         Self {
             id: name_of(&view),
             state: view.standing.as_str(),

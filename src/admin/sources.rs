@@ -176,6 +176,21 @@ pub(super) async fn change(
     Ok(())
 }
 
+/// What is refused without being listed: a source that runs dry refuses everything, and a list of it would push out what a person needs to
+/// see. `None`: no source of those asked for does.
+pub(super) fn draining(admin: &Admin, only: Option<&str>) -> Option<String> {
+    let sources = admin.handle.sources();
+    let drains = |source: &&SourceInfo| {
+        only.is_none_or(|only| only == &*source.name)
+            && admin.handle.held_source(&source.name).is_some_and(|hold| hold.held == Hold::Draining)
+    };
+    let names: Vec<&str> = sources.iter().filter(drains).map(|source| &*source.name).collect();
+    (!names.is_empty()).then(|| {
+        let (names, what) = (names.join(", "), "what comes gets 503, and is counted (fairlane_shed_total), not listed");
+        format!("draining: {names}; {what}; fairlane sources resume NAME ends it")
+    })
+}
+
 /// The source of this name.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Admin;
 use super::problem::Problem;
 use super::sources;
-use crate::driver::{Query, Sort};
+use crate::driver::{Filter, Query, Sort};
 use crate::event::Group;
 
 /// Names that are compared: of so many groups with pending events, and of so many of the last events.
@@ -19,21 +19,42 @@ const LIKENESS_MIN: f64 = 0.8;
 
 /// The note; `None` when an event of the group is in the store, or when that is not known.
 pub(super) async fn note(admin: &Admin, group: &Group) -> Result<Option<String>, Problem> {
-    let mut query = Query { group: Some(group.clone()), limit: 1, ..Query::default() };
+    if !is_absent(admin, Query { group: Some(group.clone()), ..Query::default() }).await? {
+        return Ok(None);
+    }
+    let known = known(admin).await?;
+    let meant = nearest(group.as_str(), known.iter().map(Group::as_str));
+    let meant = meant.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
+    Ok(Some(format!("no event of this group was seen yet{meant}")))
+}
+
+/// Whether certainly no event fits.
+async fn is_absent(admin: &Admin, query: Query) -> Result<bool, Problem> {
+    let mut query = Query { limit: 1, ..query };
     for _ in 0..PAGES_MAX {
         let page = admin.handle.events(query.clone()).await.map_err(|error| Problem::Store(error.to_string()))?;
         match (page.records.is_empty(), page.next) {
-            (false, _) => return Ok(None),
-            (true, None) => {
-                let known = known(admin).await?;
-                let meant = nearest(group.as_str(), known.iter().map(Group::as_str));
-                let meant = meant.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
-                return Ok(Some(format!("no event of this group was seen yet{meant}")));
-            }
+            (false, _) => return Ok(false),
+            (true, None) => return Ok(true),
             (true, next) => query.behind = next,
         }
     }
-    Ok(None)
+    Ok(false)
+}
+
+/// Why nothing can fit what a change is to be about; `None` where something may. A source that is no longer in the configuration may
+/// still have events.
+pub(super) async fn why_never(admin: &Admin, filter: &Filter) -> Result<Option<String>, Problem> {
+    let source = filter.source.as_deref();
+    if let Some(Err(Problem::NoSource(why))) = source.map(|source| sources::known(admin, source))
+        && is_absent(admin, Query { source: filter.source.clone(), ..Query::default() }).await?
+    {
+        return Ok(Some(why));
+    }
+    match &filter.group {
+        Some(group) => note(admin, group).await,
+        None => Ok(None),
+    }
 }
 
 /// Why a list may be empty: it asks for a source or a group that nobody knows; `None` where both are known.

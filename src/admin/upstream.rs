@@ -230,8 +230,11 @@ pub(super) async fn patch(
 pub(super) async fn change(admin: &Admin, who: Who, patch: UpstreamPatch) -> Result<(), Problem> {
     let told = told(&patch);
     let (change, expiry) = patch.checked(admin.handle.now().wall)?;
+    let before = admin.handle.upstream().await?.live;
     admin.handle.change_upstream(change, expiry).await?.map_err(Problem::Store)?;
-    admin.audit(who, THE_UPSTREAM, &format!("changed: {told}"));
+    if admin.handle.upstream().await?.live != before {
+        admin.audit(who, THE_UPSTREAM, &format!("changed: {told}"));
+    }
     Ok(())
 }
 

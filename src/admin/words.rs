@@ -31,6 +31,15 @@ pub(super) fn span(time: Duration) -> String {
     }
 }
 
+/// A store that is elsewhere and has not answered for this long is said to be away.
+pub(super) const SILENT: Duration = Duration::from_secs(3);
+
+/// That Redis is away, and so what is shown of other nodes is old; `None` where it answers, or the store is here.
+pub(super) fn away(silence: Duration) -> Option<String> {
+    (silence >= SILENT)
+        .then(|| format!("Redis has not answered this node for {}: this is how the nodes stood then", span(silence)))
+}
+
 /// Events a second.
 pub(super) fn per_second(rate: f64) -> String {
     match rate {

@@ -62,7 +62,8 @@ fn treatment(config: &Config, group: &Group) -> Treatment {
     Treatment {
         rule,
         weight: policy.weight,
-        concurrency: policy.concurrency.unwrap_or(slots),
+        // The engine's own rule, so that what is said here is what a running gateway does.
+        concurrency: policy.concurrency.unwrap_or_else(|| config.engine().default_cap()),
         slots,
         rate: policy.rate.map(|rate| (rate.events, rate.per)),
     }

@@ -530,7 +530,10 @@ async fn drain(
     };
     let clean = tokio::time::timeout(within, finish).await.is_ok();
     if !clean {
-        tracing::warn!(?within, "some connections were still open at the end of shutdown.drain and were cut");
+        tracing::warn!(
+            within_s = within.as_secs_f64(),
+            "some connections were still open at the end of shutdown.drain and were cut"
+        );
     }
     if let Some(membership) = membership {
         membership.end(clean).await;

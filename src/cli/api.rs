@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::changed::{changed as in_words, in_force};
-use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
+use super::remote::{Remote, ask, encoded, noted, only_for_the_list, shown};
 use super::standing::{self, Slots};
 use super::table::{Column, cell, escaped, lines, table};
 use super::{USAGE, complain, removal};
@@ -15,18 +15,28 @@ use super::{USAGE, complain, removal};
 pub(super) struct Groups {
     #[command(subcommand)]
     action: Option<GroupAction>,
+    #[command(flatten)]
+    list: GroupList,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Which ones to list.
+#[derive(Debug, Args)]
+struct GroupList {
     /// By `age` of the oldest event (when left out), `depth`, worker `seconds` or arrival `rate`
     #[arg(long, value_parser = ["age", "depth", "seconds", "rate"])]
     sort: Option<String>,
     /// At most so many; 50 when left out
     #[arg(long)]
     limit: Option<usize>,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 #[derive(Debug, Subcommand)]
 enum GroupAction {
+    /// The same as `fairlane groups`
+    #[command(after_help = "Example: fairlane groups list --sort depth")]
+    List(GroupList),
     /// No further attempt of this group until it is resumed
     #[command(after_help = "Example: fairlane groups pause noisy.myshopify.com --expires 2h")]
     Pause(Timed),
@@ -206,13 +216,9 @@ struct SetUpstream {
 }
 
 pub(super) fn groups(groups: &Groups) -> u8 {
-    let Groups { action, sort, limit, remote } = groups;
-    let Some(action) = action else {
-        let sort = sort.as_deref().unwrap_or("age");
-        let path = format!("/api/v1/groups?sort={}&limit={}", encoded(sort), limit.unwrap_or(50));
-        return shown(remote, Method::GET, &path, None, |answer| listed(remote, answer));
-    };
-    if let Err(why) = only_for_the_list(&[("--sort", sort.is_some()), ("--limit", limit.is_some())]) {
+    let Groups { action, list, remote } = groups;
+    let Some(action) = action else { return list.run(remote) };
+    if let Err(why) = only_for_the_list(&[("--sort", list.sort.is_some()), ("--limit", list.limit.is_some())]) {
         return complain(&why, USAGE);
     }
     let path = |one: &One| format!("/api/v1/group?name={}", encoded(&one.group));
@@ -221,6 +227,7 @@ pub(super) fn groups(groups: &Groups) -> u8 {
         shown(remote, Method::PATCH, &path(&timed.one), Some(change), in_words)
     };
     match action {
+        GroupAction::List(list) => list.run(remote),
         GroupAction::Pause(timed) => changed(timed, json!({ "paused": true })),
         GroupAction::Resume(timed) => changed(timed, json!({ "paused": false })),
         GroupAction::Set(set) => {
@@ -267,6 +274,14 @@ pub(super) fn groups(groups: &Groups) -> u8 {
     }
 }
 
+impl GroupList {
+    fn run(&self, remote: &Remote) -> u8 {
+        let sort = self.sort.as_deref().unwrap_or("age");
+        let path = format!("/api/v1/groups?sort={}&limit={}", encoded(sort), self.limit.unwrap_or(50));
+        shown(remote, Method::GET, &path, None, |answer| listed(remote, answer))
+    }
+}
+
 fn pin(one: &One) -> String {
     format!("/api/v1/group/pin?name={}", encoded(&one.group))
 }
@@ -300,6 +315,7 @@ fn overrides(answer: &Value) -> String {
 }
 
 fn listed(remote: &Remote, answer: &Value) -> String {
+    noted(answer);
     let mut answer = answer.clone();
     if let Some(groups) = answer.get_mut("groups").and_then(Value::as_array_mut) {
         let slots = groups.iter().any(standing::is_capped).then(|| slots(remote)).flatten();

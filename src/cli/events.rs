@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, ask, encoded, fetch, only_for_the_list, shown as shown_call, stream};
+use super::remote::{Remote, ask, encoded, fetch, noted, only_for_the_list, shown as shown_call, stream};
 use super::selection::Selection;
 use super::standing::waits;
 use super::table::{Column, escaped, lines, table};
@@ -22,6 +22,15 @@ pub(super) struct Events {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
+    list: List,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Which ones to list, and how.
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
     selection: Selection,
     /// Only in these states, several with commas
     #[arg(long, value_delimiter = ',', value_parser = STATES)]
@@ -35,12 +44,13 @@ pub(super) struct Events {
     /// One JSON object a line, all that fit; see `events export`
     #[arg(long, conflicts_with_all = ["cursor", "json"])]
     jsonl: bool,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// The same as `fairlane events`: the newest first
+    #[command(after_help = "Example: fairlane events list --group quiet-store.myshopify.com")]
+    List(List),
     /// One event: what is known of it, and every attempt that ended
     #[command(
         after_help = "Examples: fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab\n          fairlane events show evt_0190b5a0-7c1e-7a53-8f6e-0123456789ab --body"
@@ -129,17 +139,13 @@ const ATTEMPT_COLUMNS: [Column; 9] = [
 
 /// Runs it; the answer is the exit code.
 pub(super) fn run(events: &Events) -> u8 {
-    let Events { action, selection, status, cursor, limit, jsonl, remote } = events;
-    let Some(action) = action else {
-        if *jsonl {
-            return exported(remote, selection, status, (false, limit.map(|limit| limit as u64), false));
-        }
-        return listed(remote, (selection, status), *cursor, *limit, &COLUMNS);
-    };
-    if let Err(why) = only_for_the_list(&events.given()) {
+    let Events { action, list, remote } = events;
+    let Some(action) = action else { return list.run(remote) };
+    if let Err(why) = only_for_the_list(&list.given()) {
         return complain(&why, USAGE);
     }
     match action {
+        Action::List(list) => list.run(remote),
         Action::Show(one) => shown(one, remote),
         Action::Skip(one) => removal::one(one, "skip", remote),
         Action::Discard(one) => removal::one(one, "discard", remote),
@@ -154,7 +160,15 @@ pub(super) fn run(events: &Events) -> u8 {
     }
 }
 
-impl Events {
+impl List {
+    fn run(&self, remote: &Remote) -> u8 {
+        let Self { selection, status, cursor, limit, jsonl } = self;
+        if *jsonl {
+            return exported(remote, selection, status, (false, limit.map(|limit| limit as u64), false));
+        }
+        listed(remote, (selection, status), *cursor, *limit, &COLUMNS)
+    }
+
     /// The options of the list, and which of them are there.
     fn given(&self) -> Vec<(&'static str, bool)> {
         let more = [
@@ -205,10 +219,40 @@ fn exported(
         path.push_str(&format!("&limit={limit}"));
     }
     selection.add_to(&mut path);
-    let mut out = std::io::stdout().lock();
+    let mut out = Counted { out: std::io::stdout().lock(), bytes: 0 };
     match stream(remote, &path, &mut out) {
+        Ok(()) if out.bytes == 0 => nothing(remote, selection),
         Ok(()) => 0,
         Err(message) => complain(&message, FAILED),
+    }
+}
+
+/// Nothing was written: the list, which has room for a word beside it, says why where it knows.
+fn nothing(remote: &Remote, selection: &Selection) -> u8 {
+    let mut path = "/api/v1/events?limit=1".to_owned();
+    selection.add_to(&mut path);
+    match ask(remote, Method::GET, &path, None) {
+        Ok(answer) => noted(&answer),
+        Err(message) => return complain(&message, FAILED),
+    }
+    0
+}
+
+/// Knows how much was written through it.
+struct Counted<W> {
+    out: W,
+    bytes: usize,
+}
+
+impl<W: std::io::Write> std::io::Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -232,9 +276,7 @@ fn list(
         return Ok(format!("{answer:#}\n").into_bytes());
     }
     let text = table(&answer, "events", columns);
-    if let Some(note) = answer.get("note").and_then(Value::as_str) {
-        writeln!(std::io::stderr().lock(), "note: {}", escaped(note)).ok();
-    }
+    noted(&answer);
     if let Some(next) = answer.get("next").and_then(Value::as_u64) {
         let shown = answer.get("events").and_then(Value::as_array).map_or(0, Vec::len);
         let reached = answer.get("searched_to").and_then(Value::as_str).unwrap_or_default();

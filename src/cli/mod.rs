@@ -46,7 +46,7 @@ use std::process::ExitCode;
 
 pub use check::CONFIG;
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// It went wrong.
 pub const FAILED: u8 = 1;
@@ -62,7 +62,9 @@ pub const USAGE: u8 = 64;
     long_version = version::long(),
     arg_required_else_help = true,
     propagate_version = true,
-    after_help = "Example: fairlane providers shopify >> gateway.yaml && fairlane check && fairlane run"
+    after_help = "Examples: fairlane demo      # one store floods, nine do not notice; there is nothing to set up\n          \
+                  export SHOPIFY_SECRET='the secret of your app, as Shopify shows it'\n          \
+                  fairlane providers shopify > gateway.yaml && fairlane check && fairlane run"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -147,7 +149,7 @@ enum Command {
     Dead(replay::Dead),
     /// Deliver ended events once more: a plan, then one replay with progress, pause and cancel
     #[command(
-        after_help = "Examples: fairlane replay --group quiet-store.myshopify.com --since 2026-01-31T08:00:00Z --plan\n          fairlane replay --source shopify --status dead --yes\n          fairlane replay list"
+        after_help = "Examples: fairlane replay --group quiet-store.myshopify.com --since 2026-01-31T08:00:00Z --plan\n          fairlane replay --source /webhooks/shopify --status dead --yes\n          fairlane replay list"
     )]
     Replay(replay::Replay),
     /// The nodes that share a store in Redis: shards, slots, and who is about to end
@@ -159,7 +161,7 @@ enum Command {
     )]
     Sources(sources::Sources),
     /// Refused requests, newest first, and which part of each did not fit
-    #[command(after_help = "Example: fairlane rejections --source shopify --limit 5")]
+    #[command(after_help = "Example: fairlane rejections --source /webhooks/shopify --limit 5")]
     Rejections(rejections::Rejections),
     /// What is wrong now, what it means and what to do about it; try the way to whoever is told
     #[command(after_help = "Examples: fairlane alerts\n          fairlane alerts test")]
@@ -213,13 +215,23 @@ struct ConfigFile {
 /// The command line as its parser knows it: every command, argument and default. Documentation is held to it.
 #[must_use]
 pub fn command() -> clap::Command {
-    Cli::command()
+    with_examples_as_written(Cli::command())
+}
+
+/// Help whose examples are not wrapped: a command that is broken between its words is another one where it is pasted. Only the text
+/// of a template is left alone, so the examples stand in the template.
+fn with_examples_as_written(command: clap::Command) -> clap::Command {
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let template =
+        format!("{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{all-args}}\n\n{examples}\n");
+    command.help_template(template).mut_subcommands(with_examples_as_written)
 }
 
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -307,8 +319,6 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     /// Every command, inner ones too.
@@ -334,5 +344,22 @@ mod tests {
         });
         assert!(count > 20, "{count}");
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn examples_stand_in_the_help_as_they_are_written_however_narrow_the_terminal() {
+        let mut whole = command().term_width(40);
+        whole.build();
+        let mut faults = Vec::new();
+        walk(&whole, "fairlane", &mut |command, path| {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for help in [command.clone().render_help(), command.clone().render_long_help()] {
+                let help = help.to_string();
+                let broken = examples.lines().find(|line| !help.lines().any(|shown| shown == *line));
+                faults.extend(broken.map(|line| format!("{path}: {line}\n{help}")));
+                assert_eq!(help.matches("Example").count(), usize::from(!examples.is_empty()), "{path}: {help}");
+            }
+        });
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 }

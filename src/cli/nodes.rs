@@ -4,7 +4,7 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, shown};
+use super::remote::{Remote, noted, shown};
 use super::table::{Column, cell, table};
 
 /// `fairlane nodes`.
@@ -27,7 +27,10 @@ const COLUMNS: [Column; 9] = [
 ];
 
 pub(super) fn run(nodes: &Nodes) -> u8 {
-    shown(&nodes.remote, Method::GET, "/api/v1/nodes", None, text)
+    shown(&nodes.remote, Method::GET, "/api/v1/nodes", None, |answer| {
+        noted(answer);
+        text(answer)
+    })
 }
 
 fn text(answer: &Value) -> String {
@@ -52,12 +55,30 @@ fn text(answer: &Value) -> String {
         }
     }
     let mut text = table(&answer, "nodes", &COLUMNS);
+    text.push_str(&resting(&answer));
     text.push_str(&fullest(&answer));
     let (unowned, shards) = (list(&answer, "unowned"), answer.get("shards").and_then(Value::as_u64).unwrap_or(0));
     if unowned > 0 {
         text.push_str(&format!("{unowned} of {shards} shards have no owner now: their events wait\n"));
     }
     text
+}
+
+/// Why a node has shards and no slots: the table alone looks like a fault.
+fn resting(answer: &Value) -> String {
+    let nodes = answer.get("nodes").and_then(Value::as_array).into_iter().flatten();
+    let number = |node: &Value, name: &str| node.get(name).and_then(Value::as_u64);
+    let waits =
+        |node: &&Value| number(node, "slots") == Some(0) && number(node, "count").is_some_and(|count| count > 0);
+    let names: Vec<String> = nodes.filter(waits).map(|node| cell(node.get("node"))).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(
+        "{} without slots yet: those of a node that was lost rest for store.redis.lease and upstream.timeout, while its last attempts may \
+         still be under way\n",
+        names.join(", ")
+    )
 }
 
 /// Shards that are shown: those with most that waits.
@@ -109,6 +130,17 @@ fn fullest(answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_with_shards_and_no_slots_says_what_it_waits_for() {
+        let node = |name: &str, slots: u64| json!({ "node": name, "shards": [1, 2], "moving": [], "slots": slots });
+        let shown = text(&json!({ "nodes": [node("a", 0), node("b", 32)], "shards": 64 }));
+        assert!(
+            shown.contains("\na without slots yet: those of a node that was lost rest for store.redis.lease"),
+            "{shown}"
+        );
+        assert!(!text(&json!({ "nodes": [node("b", 32)], "shards": 64 })).contains("without slots"));
+    }
 
     #[test]
     fn the_fullest_shards_and_the_pins_are_shown() {

@@ -3,7 +3,7 @@
 use clap::Args;
 use http::Method;
 
-use super::remote::{Remote, encoded, shown};
+use super::remote::{Remote, encoded, noted, shown};
 use super::table::{Column, table};
 
 /// `fairlane rejections`.
@@ -31,5 +31,8 @@ const COLUMNS: [Column; 5] = [
 pub(super) fn run(rejections: &Rejections) -> u8 {
     let source = rejections.source.as_ref().map(|source| format!("&source={}", encoded(source))).unwrap_or_default();
     let path = format!("/api/v1/rejections?limit={}{source}", rejections.limit);
-    shown(&rejections.remote, Method::GET, &path, None, |answer| table(answer, "rejections", &COLUMNS))
+    shown(&rejections.remote, Method::GET, &path, None, |answer| {
+        noted(answer);
+        table(answer, "rejections", &COLUMNS)
+    })
 }

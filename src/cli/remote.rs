@@ -1,12 +1,13 @@
 //! Asking a running gateway over its admin API.
 
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
@@ -14,6 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
+use super::table::escaped;
 use super::{FAILED, complain, print, with_causes};
 use crate::app::{Options, TOKEN_FILE};
 
@@ -110,6 +112,7 @@ fn call(remote: &Remote, method: Method, path: &str, body: Option<Value>, take: 
     let (address, token) = remote.find()?;
     let mut request = Request::builder().method(method).uri(format!("http://{address}{path}"));
     request = request.header(HOST, address.to_string()).header(AUTHORIZATION, format!("Bearer {token}"));
+    request = request.header(USER_AGENT, concat!("fairlane-cli/", env!("CARGO_PKG_VERSION")));
     if body.is_some() {
         request = request.header(CONTENT_TYPE, "application/json");
     }
@@ -178,6 +181,13 @@ impl Remote {
             format!("the admin token cannot be read from {}: {error} (--data names the folder)", path.display())
         })?;
         Ok((address, token.trim().to_owned()))
+    }
+}
+
+/// Says what the gateway remarks about its answer, on standard error: the lines of a list may be read by another program.
+pub(super) fn noted(answer: &Value) {
+    if let Some(note) = answer.get("note").and_then(Value::as_str) {
+        writeln!(std::io::stderr().lock(), "note: {}", escaped(note)).ok();
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::remote::{Remote, ask, encoded, only_for_the_list, shown};
 use super::selection::Selection;
-use super::table::{Column, lines, many, table};
+use super::table::{Column, escaped, lines, many, table};
 use super::{FAILED, USAGE, complain, events};
 
 /// The states that a replay may be about.
@@ -219,6 +219,9 @@ fn begin(selection: &Selection, status: &[String], (plan, yes): (bool, bool), re
         }
     }
     shown(remote, Method::POST, REPLAYS, with(false), |answer| {
+        if answer.get("planned").and_then(Value::as_u64) == Some(0) {
+            return in_words(answer);
+        }
         let id = answer.get("id").and_then(Value::as_str).unwrap_or_default();
         format!(
             "{}\nfairlane replay show {id} says how far it is; fairlane replay cancel {id} ends it\n",
@@ -252,7 +255,9 @@ fn in_words(answer: &Value) -> String {
     let text = |pointer: &str| plan.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (count, groups) = (number("count"), number("groups"));
     if count == 0 {
-        return "no event fits: nothing to replay\n".to_owned();
+        let why = answer.get("note").and_then(Value::as_str);
+        let why = why.map_or_else(String::new, |note| format!(": {}", escaped(note)));
+        return format!("no event fits: nothing to replay{why}\n");
     }
     let at_least = if plan.get("complete") == Some(&Value::Bool(false)) { "at least " } else { "" };
     let mut said = format!(
@@ -296,5 +301,7 @@ mod tests {
         let one = in_words(&json!({ "plan": { "count": 1, "complete": true, "groups": 1 } }));
         assert!(one.starts_with("1 event of 1 group, received"), "{one}");
         assert_eq!(in_words(&json!({ "plan": { "count": 0 } })), "no event fits: nothing to replay\n");
+        let why = in_words(&json!({ "note": "no source is called \"shop\"", "plan": { "count": 0 } }));
+        assert_eq!(why, "no event fits: nothing to replay: no source is called \"shop\"\n");
     }
 }

@@ -78,6 +78,8 @@ pub(super) struct Asked {
     pub(super) name: String,
     /// Whether it makes one key of several.
     pub(super) is_join: bool,
+    /// Whether it tries several expressions in turn.
+    pub(super) is_list: bool,
     how: How,
     /// The path whose requests it is for; of all where there is none.
     path: Option<usize>,
@@ -196,6 +198,7 @@ impl Rules {
         rules.asked.push(Asked {
             name,
             is_join: false,
+            is_list: false,
             how: How::Stored,
             path: None,
             within: None,
@@ -226,7 +229,15 @@ impl Rules {
                     }
                     None => {
                         let how = How::NoRule;
-                        rules.asked.push(Asked { name, is_join: false, how, path: Some(at), within: None, order });
+                        rules.asked.push(Asked {
+                            name,
+                            is_join: false,
+                            is_list: false,
+                            how,
+                            path: Some(at),
+                            within: None,
+                            order,
+                        });
                     }
                 }
                 rules.asked.last_mut().into_iter().for_each(|asked| asked.order = order);
@@ -250,7 +261,8 @@ impl Rules {
         let number = self.plan.add(rule, namespace);
         let within = within.map(|rule| self.plan.add(rule, None));
         let how = How::Rule { number, namespace: namespace.map(str::to_owned), reserved };
-        self.asked.push(Asked { name, is_join: false, how, path, within, order: None });
+        let is_list = rule.is_list();
+        self.asked.push(Asked { name, is_join: false, is_list, how, path, within, order: None });
     }
 
     /// The rules, in the order of their numbers.
@@ -371,6 +383,7 @@ mod tests {
         assert_eq!(got, [(0, "t/1".to_owned()), (1, "t/1".to_owned()), (2, "t~1/1".to_owned())]);
         assert_eq!(answers(&rules, &seen("/", r#"{"a":"t"}"#)).last().unwrap().1, "absent");
         assert!(rules.asked()[2].is_join && !rules.asked()[1].is_join);
+        assert!(rules.asked().iter().all(|asked| asked.is_list == asked.name.starts_with('[')));
         for wrong in ["boddy.a", "[", "{ jion: [body.a] }", "[]"] {
             assert!(spec(wrong).is_err(), "{wrong}");
         }

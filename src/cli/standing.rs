@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::table::{cell, escaped, lines, many};
 
+/// Who has so much of all worker time while its own events wait is the noisy one, as on the dashboard.
+const NOISY_SHARE: f64 = 0.3;
+
 /// The upstream's slots: how many there are, and how many nobody holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots {
@@ -28,9 +31,21 @@ pub(super) fn is_capped(group: &Value) -> bool {
 pub(super) fn put_in_words(group: &mut Value, slots: Option<Slots>) {
     let why = capped(group, slots);
     let wait = group.get("wait_p99_ms").and_then(Value::as_f64).map(waited);
+    let state = busy(group);
     let Some(group) = group.as_object_mut() else { return };
+    group.extend(state.map(|state| ("state".to_owned(), json!(state))));
     group.extend(why.map(|why| ("reason".to_owned(), json!(why))));
     group.extend(wait.map(|wait| ("wait_p99".to_owned(), json!(wait))));
+}
+
+/// What a group is doing of which nothing more could go: all of it goes already, or waits for its time.
+fn busy(group: &Value) -> Option<&'static str> {
+    let some = |name: &str| group.get(name).and_then(Value::as_u64).is_some_and(|count| count > 0);
+    match group.get("state").and_then(Value::as_str) {
+        Some("idle") if some("in_flight") => Some("in flight"),
+        Some("idle") if some("retrying") => Some("retrying"),
+        _ => None,
+    }
 }
 
 /// What was waited for, the longest first: `own_lane 1200, group_cap 300`.
@@ -98,11 +113,22 @@ pub(super) fn why(answer: &Value, slots: Option<Slots>) -> String {
     let held = fields.remove("held").map(|list| held(&list, count)).unwrap_or_default();
     let reason = match (&*state, &*reason) {
         ("idle", "") => "nothing waits",
+        ("in flight", "") => "nothing waits besides",
         (_, "") => "nothing holds it back",
         (_, reason) => reason,
     };
     let note = if note.is_empty() { note } else { format!("note: {note}\n") };
-    format!("{name} is {state}: {reason}\n{note}\n{}{held}", lines(&group))
+    let closing = if state == "broken" { closing(&name, reason) } else { String::new() };
+    format!("{name} is {state}: {reason}\n{closing}{note}\n{}{held}", lines(&group))
+}
+
+/// What ends an open breaker before its time.
+fn closing(name: &str, reason: &str) -> String {
+    let what = match reason.starts_with("the upstream") {
+        true => "fairlane upstream close-breaker".to_owned(),
+        false => format!("fairlane groups close-breaker {}", quoted(name)),
+    };
+    format!("it tries again by itself; once what failed is mended, {what} ends the wait\n")
 }
 
 /// For a group at its cap, what there is besides, and how to change it.
@@ -111,10 +137,17 @@ fn capped(group: &Value, slots: Option<Slots>) -> Option<String> {
     let cap = group.get("concurrency").and_then(Value::as_u64)?;
     let name = group.get("group").and_then(Value::as_str)?;
     let are = if free == 1 { "is" } else { "are" };
-    Some(format!(
-        "its cap ({cap} of {total} slots; {free} {are} free): fairlane groups set {} --concurrency N",
-        quoted(name)
-    ))
+    let cap_is = format!("its cap ({cap} of {total} slots; {free} {are} free)");
+    if is_noisy(group, cap) {
+        return Some(cap_is);
+    }
+    Some(format!("{cap_is}: fairlane groups set {} --concurrency N", quoted(name)))
+}
+
+/// Whether it takes much of all worker time and floods even so: the cap protects the others from it, and nobody is to be told to raise it.
+fn is_noisy(group: &Value, cap: u64) -> bool {
+    let share = group.get("share").and_then(Value::as_f64).unwrap_or_default();
+    share >= NOISY_SHARE && group.get("queued").and_then(Value::as_u64).unwrap_or_default() > cap
 }
 
 /// As a shell takes it for one word; without a backslash, which would be escaped on its way to the terminal.
@@ -160,6 +193,27 @@ mod tests {
         assert!(!text.contains("33554"), "{text}");
         // Somebody else may have taken the last one meanwhile, or the gateway does not say: its own words stay.
         assert!(why(&group, None).starts_with("it's ~a is capped: 1 attempt\n\n"));
+        let mut noisy =
+            json!({ "concurrency": 8, "group": "a", "state": "capped", "share": 0.9, "queued": 5_000, "reason": "" });
+        let slots = Slots::of(&json!({ "concurrency": 64, "slots": { "free": 56 } }));
+        put_in_words(&mut noisy, slots);
+        assert_eq!(noisy["reason"], "its cap (8 of 64 slots; 56 are free)", "nobody is told to raise a flooder's cap");
+        let broken = json!({ "group": "a b", "state": "broken", "reason": "its breaker is open for 5 s more; the last failure was answered with 500" });
+        let text = why(&broken, slots);
+        assert!(
+            text.starts_with(
+                "a b is broken: its breaker is open for 5 s more; the last failure was answered with 500\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("fairlane groups close-breaker 'a b'"), "{text}");
+        let broken =
+            json!({ "group": "a", "state": "broken", "reason": "the upstream's breaker is open for 5 s more" });
+        assert!(why(&broken, slots).contains("fairlane upstream close-breaker"));
+        for (name, state) in [("in_flight", "in flight"), ("retrying", "retrying")] {
+            let text = why(&json!({ "group": "a", "reason": "", "state": "idle", name: 1 }), slots);
+            assert!(text.starts_with(&format!("a is {state}: nothing")), "{text}");
+        }
         let group = json!({
             "group": "a", "state": "held", "reason": "", "waited_ms": { "group_cap": 300, "own_lane": 1_200 },
             "top": { "scanned": 3, "types": [{ "name": "orders/create", "count": 2 }], "order_keys": [] },

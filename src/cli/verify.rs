@@ -4,12 +4,14 @@
 //! `{"id", "verdict": "valid"|"invalid"|"unsupported", "reason"}`. A line that cannot be read is told
 //! with its number and spoils only itself.
 
+use std::fmt;
 use std::io::{self, BufRead, Read as _, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{FAILED, complain};
@@ -26,7 +28,8 @@ const MALFORMED_TOLD_MAX: usize = 100;
 /// One captured request. Fields that are not here are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Line {
-    /// Its name in the output.
+    /// Its name in the output; the number of its line where it is left out.
+    #[serde(default)]
     pub id: String,
     /// The preset to judge by, or `none`.
     pub scheme: String,
@@ -39,7 +42,8 @@ pub struct Line {
     /// The public address as the provider knows it.
     #[serde(default)]
     pub url: Option<String>,
-    /// Name and value, in order.
+    /// Name and value, in order: a list of pairs, or an object.
+    #[serde(deserialize_with = "header_lines")]
     pub headers: Vec<(String, String)>,
     /// The raw body, base64.
     pub body_b64: String,
@@ -75,6 +79,47 @@ pub struct FetchedKey {
     /// A public key that is configured, not fetched: the base64 of its DER. It stands beside the secrets.
     #[serde(default)]
     pub pem_b64: Option<String>,
+}
+
+/// Headers as a capture writes them: `[["X-A", "1"], ["X-A", "2"]]`, or `{"X-A": "1"}`, where a repeated one is a list of its values.
+pub(super) fn header_lines<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+    struct Lines;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Values {
+        One(String),
+        Several(Vec<String>),
+    }
+
+    impl<'de> Visitor<'de> for Lines {
+        type Value = Vec<(String, String)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("headers, as [[\"name\", \"value\"], …] or {\"name\": \"value\", …}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut pairs: A) -> Result<Self::Value, A::Error> {
+            let mut lines = Vec::new();
+            while let Some(pair) = pairs.next_element()? {
+                lines.push(pair);
+            }
+            Ok(lines)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut lines = Vec::new();
+            while let Some((name, values)) = map.next_entry::<String, Values>()? {
+                match values {
+                    Values::One(value) => lines.push((name, value)),
+                    Values::Several(values) => lines.extend(values.into_iter().map(|value| (name.clone(), value))),
+                }
+            }
+            Ok(lines)
+        }
+    }
+
+    deserializer.deserialize_any(Lines)
 }
 
 /// Tells a written null from a field that is left out.
@@ -157,7 +202,7 @@ pub fn run(mut reader: impl BufRead, mut out: impl Write) -> io::Result<Tally> {
         if text.trim_ascii().is_empty() {
             continue;
         }
-        match read_line(&text) {
+        match read_line(&text, number) {
             Ok((line, body)) => {
                 let judgement = judge(&line, &body);
                 tally.count(judgement.verdict);
@@ -211,8 +256,11 @@ pub(super) fn run_file(path: &Path) -> u8 {
     }
 }
 
-fn read_line(text: &[u8]) -> Result<(Line, Vec<u8>), String> {
-    let line: Line = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+fn read_line(text: &[u8], number: u64) -> Result<(Line, Vec<u8>), String> {
+    let mut line: Line = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if line.id.is_empty() {
+        line.id = number.to_string();
+    }
     let body = base64::engine::general_purpose::STANDARD
         .decode(&line.body_b64)
         .map_err(|error| format!("body_b64 is not base64: {error}"))?;
@@ -346,6 +394,22 @@ mod tests {
         assert_eq!((tally.valid, tally.invalid, tally.unsupported, tally.malformed), (1, 1, 2, 2));
         let bad: Vec<u64> = tally.malformed_lines.iter().map(|bad| bad.line).collect();
         assert_eq!(bad, [3, 7]);
+    }
+
+    #[test]
+    fn headers_may_be_an_object_and_a_line_needs_no_name() {
+        let pairs = r#"[["X-Hub-Signature","sha256="#;
+        let object = HELLO.replace(pairs, r#"{"x-a":["1","2"],"X-Hub-Signature":"sha256="#).replace("\"]],", "\"},");
+        assert_ne!(object, HELLO);
+        let nameless = HELLO.replace(r#""id":"a","#, "");
+        let (tally, out) = output(&format!("{object}\n{nameless}\n{}\n", HELLO.replace(r#"[["X"#, r#"7,"h":[["X"#)));
+        assert_eq!((tally.valid, tally.malformed), (2, 1), "{out} {tally:?}");
+        assert!(out.lines().nth(1).unwrap().starts_with(r#"{"id":"2","#), "{out}");
+        let problem = &tally.malformed_lines[0].problem;
+        assert!(
+            problem.contains(r#"expected headers, as [["name", "value"], …] or {"name": "value", …}"#),
+            "{problem}"
+        );
     }
 
     #[test]

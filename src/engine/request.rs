@@ -231,7 +231,7 @@ pub struct GroupView {
     /// What its events and live requests waited for, of those that got their lease in the last minute (in the last half minute at
     /// least). Empty where none of them waited.
     pub waited: WaitSplit,
-    /// How long until its backlog is gone at these rates; `None` when it does not shrink.
+    /// How long until its backlog is gone at these rates; `None` when it does not shrink, or nothing of it may go now.
     pub eta: Option<Duration>,
     /// Events that became durable since it is counted; replays are none.
     pub accepted: u64,

@@ -114,8 +114,9 @@ impl Settings {
         (self.retry_slots() / 4).max(1)
     }
 
-    /// The cap of a group whose policy names none.
-    pub(super) fn default_cap(&self) -> u32 {
+    /// The cap of a group whose policy names none: an eighth of the slots, at least one.
+    #[must_use]
+    pub fn default_cap(&self) -> u32 {
         (self.slots_of_all.unwrap_or(self.slots) / 8).max(1)
     }
 

@@ -291,7 +291,7 @@ impl Engine {
             drain_rate,
             wait_p99: group.ledger.stats.as_ref().and_then(|stats| stats.waits.p99()),
             waited: by_reason(group, now),
-            eta: (drain_rate > arrival_rate)
+            eta: (drain_rate > arrival_rate && self.goes_on(group, state, now))
                 .then(|| Duration::try_from_secs_f64(pending as f64 / (drain_rate - arrival_rate)).ok())
                 .flatten(),
             accepted: group.ledger.accepted,
@@ -299,6 +299,21 @@ impl Engine {
             dead: group.ledger.dead,
             counted: Some(now.since(group.ledger.since)),
             overflow: None,
+        }
+    }
+
+    /// Whether its rates of the last minute say anything about the next one: what waits for a breaker, a person or a `Retry-After` does not go
+    /// at them.
+    fn goes_on(&self, group: &GroupState, state: State, now: Mono) -> bool {
+        match state {
+            State::Paused | State::Held | State::Broken => false,
+            // Its retries will wait for what holds the others, once they are due.
+            State::Idle => {
+                let upstream = &self.upstream;
+                let held = upstream.paused || !upstream.breaker.is_closed() || upstream.breaker.is_held(now);
+                !held && group.breaker.may_go(0, now).is_ok()
+            }
+            _ => !self.draining,
         }
     }
 
@@ -352,20 +367,25 @@ impl Engine {
             State::Dedicated => String::new(),
             State::Capped => format!("{} attempts in flight, its cap", group.in_flight()),
             State::Limited => "its rate has no token now".into(),
-            State::Paused if group.is_paused() => "paused".into(),
+            State::Paused if group.is_paused() => UNTIL_RESUMED.into(),
             State::Paused if !self.upstream.paused => match self.parked_by(group) {
                 Some(source) => format!("its next event is of the source {source}, which is paused"),
-                None => "paused".into(),
+                None => UNTIL_RESUMED.into(),
             },
             State::Paused => "the upstream is paused".into(),
-            State::Broken => match (group.breaker.may_go(0, now), self.breaker()) {
-                (Err(Some(until)), _) => format!("its breaker is open for {} s more", left(until)),
-                (Ok(()), BreakerState::Open { until }) => {
-                    format!("the upstream's breaker is open for {} s more", left(until))
-                }
-                (Ok(()), BreakerState::HalfOpen) => "the upstream's breaker lets one attempt through at a time".into(),
-                _ => "its breaker lets one attempt through at a time".into(),
-            },
+            State::Broken => {
+                let breaker = match (group.breaker.may_go(0, now), self.breaker()) {
+                    (Err(Some(until)), _) => format!("its breaker is open for {} s more", left(until)),
+                    (Ok(()), BreakerState::Open { until }) => {
+                        format!("the upstream's breaker is open for {} s more", left(until))
+                    }
+                    (Ok(()), BreakerState::HalfOpen) => {
+                        "the upstream's breaker lets one attempt through at a time".into()
+                    }
+                    _ => "its breaker lets one attempt through at a time".into(),
+                };
+                with_last_failure(breaker, group)
+            }
             State::Held if held > now => {
                 format!("the upstream asked to wait (Retry-After), {} s more", left(held))
             }
@@ -383,6 +403,9 @@ impl Engine {
     }
 }
 
+/// Why a paused group does not run; its state says the rest.
+const UNTIL_RESUMED: &str = "no further attempt until it is resumed";
+
 /// A group all of whose events wait for a further attempt, the next one in so many seconds.
 fn retries_wait(group: &GroupState, left: Option<u128>) -> String {
     let next = match (group.counts.retrying, left) {
@@ -390,9 +413,14 @@ fn retries_wait(group: &GroupState, left: Option<u128>) -> String {
         (1, Some(left)) => format!("1 retry, in {left} s"),
         (n, Some(left)) => format!("{n} retries, the next in {left} s"),
     };
+    with_last_failure(next, group)
+}
+
+/// What its last failure was, behind what follows from it.
+fn with_last_failure(said: String, group: &GroupState) -> String {
     match group.last_failure {
-        None => next,
-        Some(None) => format!("{next}; the last failure got no answer"),
-        Some(Some(status)) => format!("{next}; the last failure was answered with {status}"),
+        None => said,
+        Some(None) => format!("{said}; the last failure got no answer"),
+        Some(Some(status)) => format!("{said}; the last failure was answered with {status}"),
     }
 }

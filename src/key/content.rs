@@ -51,6 +51,12 @@ pub(super) fn content<'a>(input: &Input<'a>) -> Result<Content<'a>, Missing> {
     .ok_or(Missing::NotJson)
 }
 
+/// Whether what calls itself a form is a document: forms write `{` and `[` as `%7B` and `%5B`. That a field is not in it means nothing, then
+/// (of Stripe it would mean that the event is the platform's own), and no signature covers the `Content-Type` that says so.
+pub(super) fn is_no_form(pairs: &[u8]) -> bool {
+    matches!(pairs.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Form,

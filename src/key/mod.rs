@@ -162,6 +162,12 @@ impl Rule {
         &self.0.text
     }
 
+    /// Whether it tries several expressions in turn.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        matches!(self.0.shape, Shape::First(..))
+    }
+
     /// Every place it reads, list by list and part by part, in the order in which they are tried.
     #[must_use]
     pub fn places(&self) -> Vec<Place<'_>> {

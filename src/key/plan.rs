@@ -270,6 +270,7 @@ impl<'e> Reading<'e> {
         match document {
             Which::Body => match self.body()? {
                 // Forms have no depth: a longer path leads nowhere.
+                Body::Form(pairs) if content::is_no_form(pairs) => Err(Missing::NotJson),
                 Body::Form(pairs) => content::field(pairs, field.ok_or(Missing::Absent)?, Pick::Last).map(Cow::Owned),
                 Body::Json(document) => document.at(&plan.body, slot),
             },

@@ -77,6 +77,9 @@ async fn what_would_lose_events_is_refused_with_what_to_do() {
     assert!(text.contains("appendfsync always") && text.contains("replicas(n) or memory"), "{text}");
     let text = said_after("appendonly", "no", "persistence", Standing::Bad).await;
     assert!(text.contains("set appendonly yes"), "{text}");
+    // The one cause is said once, and no write is waited for that could not be durable.
+    let findings = look(&alone(&server.url())).await;
+    assert!(findings.iter().all(|finding| finding.what != "writes"), "{findings:#?}");
     let text = said_after("maxmemory", "1048576", "memory", Standing::Bad).await;
     assert!(text.contains("new events get 503"), "{text}");
     let text =

@@ -39,7 +39,12 @@ pub(super) async fn show(visit: Visit) -> Response {
 /// Who made a change, in words.
 pub(super) fn who(entry: &Entry) -> String {
     let from = entry.from.map_or_else(String::new, |peer| format!(" from {peer}"));
-    format!("through the {}{from}", if entry.way == "api" { "API" } else { &entry.way })
+    let way = match &*entry.way {
+        "api" => "API",
+        "cli" => "command line",
+        way => way,
+    };
+    format!("through the {way}{from}")
 }
 
 impl Row {

@@ -94,8 +94,11 @@ impl Row {
 
 /// When it is through with what waits, at its rates of the last minute.
 fn done_in(view: &GroupView, backlog: u64) -> String {
+    // What is all in flight is done with its attempts, at no rate.
+    let waits = backlog > u64::from(view.in_flight);
     match view.eta {
-        Some(eta) if backlog > 0 => words::span(eta),
+        Some(eta) if waits => words::span(eta),
+        _ if !waits => "–".to_owned(),
         None if view.arrival_rate > view.drain_rate => "grows".to_owned(),
         _ => "–".to_owned(),
     }

@@ -254,9 +254,6 @@ impl Held {
     }
 }
 
-/// A store that is elsewhere and has not answered for this long is said to be away.
-const SILENT: Duration = Duration::from_secs(3);
-
 fn tiles(visit: &Visit, latest: Option<Point>, now: Wall) -> Vec<Tile> {
     let usage = visit.admin.handle.usage();
     let rate =
@@ -268,7 +265,7 @@ fn tiles(visit: &Visit, latest: Option<Point>, now: Wall) -> Vec<Tile> {
     let tile = |label, value, detail: &str| Tile { label, value, detail: detail.to_owned() };
     let silence = visit.admin.handle.store_silence(&usage);
     let spool = usage.spool.map(|spool| {
-        let detail = if silence >= SILENT {
+        let detail = if silence >= words::SILENT {
             format!("no answer from Redis for {}", words::span(silence))
         } else {
             format!("Redis answers; room for {}", words::bytes(spool.room_bytes))

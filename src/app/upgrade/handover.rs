@@ -117,7 +117,10 @@ impl Running {
             leftover.gone().await;
         };
         if timeout(within, last).await.is_err() {
-            tracing::warn!(?within, "some connections were still open at the end of shutdown.drain and were cut");
+            tracing::warn!(
+                within_s = within.as_secs_f64(),
+                "some connections were still open at the end of shutdown.drain and were cut"
+            );
         }
         reloader.end().await;
         tracing::info!(process, "ended: the successor serves");

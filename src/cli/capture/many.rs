@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::{Pieces, har, name, value};
 use crate::cli::lines::Lines;
+use crate::cli::verify::header_lines;
 use crate::event::Wall;
 
 /// So much of a file is looked at to see what it is.
@@ -58,6 +59,7 @@ fn is_har(beginning: &[u8]) -> bool {
 struct Line {
     method: Option<String>,
     url: Option<String>,
+    #[serde(deserialize_with = "header_lines")]
     headers: Vec<(String, String)>,
     body_b64: Option<String>,
     /// When it came; `now` is what `fairlane verify` judges by.
@@ -132,7 +134,8 @@ mod tests {
     #[test]
     fn lines_are_read_and_a_bad_one_spoils_only_itself() {
         let text = b"{\"id\":\"x\",\"url\":\"https://a.example/in/7?x=1\",\"headers\":[[\"X-A\",\"1\"]],\"body_b64\":\"e30=\",\"now\":7}\n\nno\n\
-            {\"at\":\"1970-01-01T00:00:01.5Z\",\"headers\":[],\"method\":\"PUT\"}\n{\"headers\":[],\"at\":-1}\n";
+            {\"at\":\"1970-01-01T00:00:01.5Z\",\"headers\":[],\"method\":\"PUT\"}\n{\"headers\":[],\"at\":-1}\n\
+            {\"headers\":{\"X-A\":\"2\"}}\n";
         let seen = all(text);
         let first = seen[0].as_ref().unwrap();
         assert_eq!((first.parts.uri.to_string().as_str(), first.at), ("/in/7?x=1", Some(Wall(7_000_000))));
@@ -141,6 +144,7 @@ mod tests {
         let third = seen[2].as_ref().unwrap();
         assert_eq!((third.parts.method.as_str(), third.at), ("PUT", Some(Wall(1_500_000))));
         assert!(seen[3].as_ref().unwrap_err().contains("no time"));
+        assert_eq!(seen[4].as_ref().unwrap().parts.headers["x-a"], "2");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod hookdeck;
 mod page;
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,9 @@ const DIFFERS: &str = "DIFFERS:";
 
 /// Bytes of an export; a thousand connections are about 3 MiB.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of a file of secrets that is there; ten thousand of them are less.
+const SECRETS_BYTES_MAX: u64 = 4 << 20;
 
 /// The arguments of `fairlane import`.
 #[derive(Debug, Args)]
@@ -49,7 +52,8 @@ struct Hookdeck {
     /// Which destination the gateway is to deliver to; left out: the address that most connections go to
     #[arg(long, value_name = "NAME")]
     destination: Option<String>,
-    /// Write the secrets that the export has into this new file, as NAME=value lines that its owner alone can read
+    /// Write the secrets that the export has into this file, as NAME=value lines that its owner alone can read; where it is there already,
+    /// what it sets stays, and what it lacks is added
     #[arg(long, value_name = "FILE")]
     env: Option<PathBuf>,
 }
@@ -65,10 +69,15 @@ pub(super) fn run(import: &Import) -> u8 {
         Ok(page) => page,
         Err(why) => return complain(&format!("{}: {why}", arguments.file.display()), USAGE),
     };
-    if let Some(path) = &arguments.env
-        && let Err(error) = write_secrets(path, &page)
-    {
-        return complain(&format!("cannot write {}: {error}", path.display()), FAILED);
+    if let Some(path) = &arguments.env {
+        match write_secrets(path, &page) {
+            Ok(0) => {}
+            Ok(there) => {
+                let stay = format!("{} was there: what its {there} lines set stays as it is", path.display());
+                complain(&stay, 0);
+            }
+            Err(error) => return complain(&format!("cannot write {}: {error}", path.display()), FAILED),
+        }
     }
     let code = print(page.whole().as_bytes());
     // What it came to; the exit code is that of the file.
@@ -92,8 +101,13 @@ fn read(path: &Path) -> Result<String, String> {
     }
 }
 
-/// A file that is there already is left alone: it may hold other secrets.
-fn write_secrets(path: &Path, page: &Page) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(page.secrets().as_bytes())
+/// Adds the secrets that the file does not have yet; how many lines it had. What is in it stays: it may have been filled in by hand, or be
+/// in use.
+fn write_secrets(path: &Path, page: &Page) -> std::io::Result<usize> {
+    let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    let mut there = String::new();
+    Read::by_ref(&mut file).take(SECRETS_BYTES_MAX).read_to_string(&mut there)?;
+    let end = if there.is_empty() || there.ends_with('\n') { "" } else { "\n" };
+    file.write_all(format!("{end}{}", page.secrets(&there)).as_bytes())?;
+    Ok(there.lines().count())
 }

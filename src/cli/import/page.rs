@@ -1,6 +1,9 @@
 //! The file that is written: YAML and comments, and the variables that its secrets come from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use rand::Rng as _;
 
 use super::{DIFFERS, MISSING};
 use crate::event::Secret;
@@ -15,8 +18,10 @@ pub(super) struct Page {
     body: String,
     missing: usize,
     differs: usize,
-    /// By its name, the value that the export has for it.
+    /// By its name, the value that the export has for it, or that was made for it.
     variables: BTreeMap<String, Option<Secret>>,
+    /// The names of those that no export can have: they are of this gateway alone, and made here.
+    made: BTreeSet<String>,
 }
 
 impl Page {
@@ -59,27 +64,40 @@ impl Page {
         format!("\"${{{name}}}\"")
     }
 
+    /// The same for one that this gateway alone has: it is made here, at random.
+    pub(super) fn own_secret(&mut self, words: &[&str]) -> String {
+        self.made.insert(variable(words));
+        self.secret(words, Some(signing_secret()))
+    }
+
     /// The whole text.
     pub(super) fn whole(&self) -> String {
         let mut text: String = self.head.iter().map(|line| format!("# {line}\n")).collect();
         if !self.variables.is_empty() {
             text.push_str("#\n# Secrets come from the environment:\n");
             for (name, value) in &self.variables {
-                let known =
-                    if value.is_some() { "in the export; --env writes it to a file" } else { "not in the export" };
+                let known = match value {
+                    Some(_) if self.made.contains(name) => "new; --env makes one",
+                    Some(_) => "in the export; --env writes it to a file",
+                    None => "not in the export",
+                };
                 text.push_str(&format!("#   {name}    ({known})\n"));
             }
         }
         text + &self.body
     }
 
-    /// The values that the export had, as `NAME=value` lines; those without one are left for their owner to fill in.
-    pub(super) fn secrets(&self) -> String {
-        let line = |(name, value): (&String, &Option<Secret>)| {
-            format!(
-                "{name}={}\n",
-                value.as_ref().map_or_else(String::new, |value| shell(&String::from_utf8_lossy(value.expose())))
-            )
+    /// The values that the export had, as `NAME=value` lines; those without one are left for their owner to fill in. What the lines of
+    /// `there` have a value for already is left out.
+    pub(super) fn secrets(&self, there: &str) -> String {
+        let standing = |name: &str| {
+            let values = there.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+            values.last().map(|value| !value.is_empty())
+        };
+        let line = |(name, value): (&String, &Option<Secret>)| match (standing(name), value) {
+            (Some(true), _) | (Some(false), None) => String::new(),
+            (_, None) => format!("{name}=\n"),
+            (_, Some(value)) => format!("{name}={}\n", shell(&String::from_utf8_lossy(value.expose()))),
         };
         self.variables.iter().map(line).collect()
     }
@@ -88,11 +106,22 @@ impl Page {
     pub(super) fn summary(&self) -> String {
         let (missing, differs) = (self.missing, self.differs);
         let secrets = self.variables.len();
+        let known = self.variables.values().flatten().count();
         format!(
             "{missing} without a counterpart (search for {MISSING:?}), {differs} that behave otherwise ({DIFFERS:?}), \
-             {secrets} secrets to set; then fairlane check"
+             {secrets} secrets to set, of which --env writes {known}; then fairlane check"
         )
     }
+}
+
+/// Bytes of a signing secret, as Standard Webhooks recommends at least.
+const SECRET_BYTES: usize = 24;
+
+/// A secret for `Fairlane-Signature`, as `upstream.signing_secret` takes it.
+fn signing_secret() -> String {
+    let mut bytes = [0; SECRET_BYTES];
+    rand::rng().fill_bytes(&mut bytes);
+    format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(bytes))
 }
 
 /// A name for an environment variable: capital letters, digits and `_`, not beginning with a digit.
@@ -153,7 +182,22 @@ mod tests {
         assert_eq!(page.secret(&["shop", "secret"], Some("hush".to_owned())), "\"${SHOP_SECRET}\"");
         assert_eq!(page.secret(&["shop", "secret"], None), "\"${SHOP_SECRET}\"");
         assert!(!page.whole().contains("hush"));
-        assert_eq!(page.secrets(), "SHOP_SECRET=hush\n");
+        assert_eq!(page.secrets(""), "SHOP_SECRET=hush\n");
+    }
+
+    #[test]
+    fn secrets_that_are_there_stay_and_what_is_new_is_made() {
+        let mut page = Page::default();
+        page.own_secret(&["own"]);
+        page.secret(&["known"], Some("hush".to_owned()));
+        page.secret(&["unknown"], None);
+        let whole = page.whole();
+        assert!(whole.contains("OWN    (new; --env makes one)"), "{whole}");
+        let fresh = page.secrets("");
+        assert!(fresh.starts_with("KNOWN=hush\nOWN=whsec_") && fresh.ends_with("\nUNKNOWN=\n"), "{fresh}");
+        assert_eq!(page.secrets(&format!("MINE=1\n{fresh}")), "", "a second time");
+        let filled = page.secrets("KNOWN=other\nUNKNOWN=\nOWN=\n");
+        assert!(filled.starts_with("OWN=whsec_") && filled.lines().count() == 1, "{filled}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the figures of a rule mean, in words.
 
 use super::summary::Summary;
-use crate::cli::table::{percent, thousands};
+use crate::cli::table::{many, percent, thousands};
 
 /// From here on events without a key are worth an alert (`alerts.fallback_share`).
 const MISSING: f64 = 0.05;
@@ -14,6 +14,9 @@ const SINGLES: f64 = 0.9;
 
 /// Below so many groups single events are a small capture rather than an unbounded key.
 const GROUPS_MIN: u64 = 100;
+
+/// Fewer requests than this say little about a rule.
+const EVENTS_MIN: u64 = 100;
 
 /// How a rule stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +47,15 @@ pub(super) fn advice(rule: &Summary) -> (Standing, Vec<String>) {
     let worst = said.iter().map(|(standing, _)| *standing).max().unwrap_or(Standing::Good);
     let mut words: Vec<String> = said.into_iter().map(|(_, words)| words).collect();
     if worst == Standing::Good {
-        words.insert(0, "Nothing speaks against it.".to_owned());
+        words.insert(
+            0,
+            match rule.events {
+                ..EVENTS_MIN => {
+                    format!("Nothing speaks against it, as far as {} can tell.", many(rule.events, "request"))
+                }
+                _ => "Nothing speaks against it.".to_owned(),
+            },
+        );
     }
     (worst, words)
 }
@@ -56,6 +67,7 @@ fn missing(rule: &Summary) -> Option<(Standing, String)> {
         return None;
     }
     let what = match *reason {
+        "absent" if rule.is_list => "None of the list's expressions finds anything in them: add one that does",
         "absent" => "Give a list of expressions, the first that finds something counts",
         "no_rule" => "Give the source a key",
         "not_json" => "Their bodies are no JSON: look for the tenant in a header, the query or the path",

@@ -66,6 +66,8 @@ pub(super) struct Summary {
     pub(super) name: String,
     /// Whether the rule makes one key of several.
     pub(super) is_join: bool,
+    /// Whether it is a list of expressions already.
+    pub(super) is_list: bool,
     /// Requests that the rule is for.
     pub(super) events: u64,
     /// Groups that were told apart.
@@ -96,6 +98,7 @@ impl Summary {
         Self {
             name: asked.name.clone(),
             is_join: asked.is_join,
+            is_list: asked.is_list,
             events: count.events,
             groups: count.groups.len() as u64,
             is_over: count.is_over(),

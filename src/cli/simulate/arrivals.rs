@@ -85,6 +85,14 @@ impl Traffic {
         Ok(())
     }
 
+    /// Whether some times count from 1970 and others from somewhere else: together they are an order that never was.
+    pub(super) fn is_mixed(&self) -> bool {
+        /// September 2001: no file's own clock runs for so long, and no capture is as old.
+        const DATED_US: u64 = 1_000_000_000_000_000;
+        let dated = self.arrivals.iter().filter(|arrival| arrival.at_us >= DATED_US).count();
+        dated > 0 && dated < self.arrivals.len()
+    }
+
     /// Puts everything in order and lets time begin with the first event.
     pub(super) fn in_order(mut self) -> Self {
         self.arrivals.sort_by_key(|arrival| arrival.at_us);

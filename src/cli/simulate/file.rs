@@ -78,6 +78,16 @@ fn lines(reader: impl BufRead) -> Result<Traffic, String> {
     while let Some((number, text)) = lines.next().map_err(|error| error.to_string())? {
         line(&mut traffic, text).map_err(|why| format!("line {number}: {why}"))?;
     }
+    one_clock(traffic)
+}
+
+/// In the order of their times, which have to be of one clock.
+fn one_clock(traffic: Traffic) -> Result<Traffic, String> {
+    if traffic.is_mixed() {
+        return Err("some times are seconds from a beginning of its own, others dates (or seconds since 1970): write all of them in one \
+                    way"
+            .to_owned());
+    }
     Ok(traffic.in_order())
 }
 
@@ -161,7 +171,7 @@ impl Requests {
                 told.unreadable += count;
             }
         }
-        Ok(Found::Requests(self.traffic.in_order(), told))
+        Ok(Found::Requests(one_clock(self.traffic)?, told))
     }
 }
 
@@ -176,6 +186,14 @@ mod tests {
 
     fn read_text(text: &str) -> Result<Found, String> {
         of_reader(text.as_bytes(), &no_rules)
+    }
+
+    #[test]
+    fn times_of_two_clocks_are_no_order() {
+        let text = "{\"at\":1,\"group\":\"a\"}\n{\"at\":\"2026-01-31T08:00:00Z\",\"group\":\"a\"}\n";
+        let Err(error) = read_text(text) else { panic!("it is taken for half a century") };
+        assert!(error.contains("write all of them in one way"), "{error}");
+        assert!(read_text(&text.replace(":1,", ":1769846401,")).is_ok());
     }
 
     #[test]

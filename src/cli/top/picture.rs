@@ -4,7 +4,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::cli::remote::{Remote, ask, encoded};
-use crate::cli::table::{Column, escaped, percent, table, thousands};
+use crate::cli::standing::{self, Slots};
+use crate::cli::table::{Column, escaped, many, percent, table, thousands};
 
 /// Groups that are asked for: more than a screen has, so that a filter finds something.
 const GROUPS_MAX: usize = 500;
@@ -120,15 +121,24 @@ impl Picture {
             None => "ready".to_owned(),
         };
         let node = format!(
-            "fairlane {}, up {}, {ready}; {} events wait in {} groups, the oldest for {}",
+            "fairlane {}, up {}, {ready}; {} events wait in {} groups, the oldest for {}{}",
             escaped(status.get("version").and_then(Value::as_str).unwrap_or("?")),
             age(number(status, "/uptime_s")),
             thousands(number(status, "/backlog/events") as u64),
             thousands(number(upstream, "/active_groups") as u64),
             age(number(status, "/backlog/oldest_age_s")),
+            self.spooled(),
         );
         let store = self.store();
         [node, self.slots()].into_iter().chain(store).chain([self.alerts()]).collect()
+    }
+
+    /// What waits besides, in no group's queue yet.
+    fn spooled(&self) -> String {
+        match number(&self.status, "/store/spool/events") as u64 {
+            0 => String::new(),
+            n => format!("; besides, {} in this node's spool, until Redis answers", many(n, "event")),
+        }
     }
 
     /// Where the store is elsewhere: whether it answers, and what waits for it here.
@@ -176,12 +186,17 @@ impl Picture {
     /// The groups as rows of the table: a JSON object each, with what its columns show.
     pub(super) fn rows(&self, filter: &str) -> Vec<Value> {
         let has = |group: &&Value| group.get("group").and_then(Value::as_str).is_some_and(|name| name.contains(filter));
-        self.groups.iter().filter(has).map(row).collect()
+        let slots = Slots::of(&self.upstream);
+        self.groups.iter().filter(has).map(|group| row(group, slots)).collect()
     }
 }
 
 /// A group as its columns show it.
-pub(super) fn row(group: &Value) -> Value {
+fn row(group: &Value, slots: Option<Slots>) -> Value {
+    // In the words of the list of groups.
+    let mut group = group.clone();
+    standing::put_in_words(&mut group, slots);
+    let group = &group;
     let at = |name: &str| number(group, name);
     let eta = group.get("eta_s").and_then(Value::as_f64).map(age);
     json!({
@@ -218,4 +233,30 @@ pub(super) fn age(seconds: f64) -> String {
 pub(super) fn text(picture: &Picture) -> String {
     let rows = json!({ "groups": picture.rows("") });
     format!("{}\n\n{}", picture.head().join("\n"), table(&rows, "groups", &COLUMNS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_in_the_spool_is_said_beside_what_waits_in_groups() {
+        let status = |spooled: u64| json!({ "version": "1", "backlog": { "events": 0 }, "store": { "silent_s": 9.0, "spool": { "events": spooled } } });
+        let head = |spooled: u64| Picture { status: status(spooled), ..Picture::default() }.head().join("\n");
+        let first = "fairlane 1, up 0 s, ready; 0 events wait in 0 groups, the oldest for 0 s";
+        assert!(
+            head(16).starts_with(&format!("{first}; besides, 16 events in this node's spool, until Redis answers\n")),
+            "{}",
+            head(16)
+        );
+        assert!(head(0).starts_with(&format!("{first}\n")), "{}", head(0));
+    }
+
+    #[test]
+    fn groups_are_told_in_the_words_of_their_list() {
+        let group = json!({ "group": "a", "state": "capped", "reason": "8 attempts in flight, its cap", "concurrency": 8, "share": 0.9, "queued": 900 });
+        let upstream = json!({ "concurrency": 64, "slots": { "free": 56 } });
+        let rows = Picture { groups: vec![group], upstream, ..Picture::default() }.rows("");
+        assert_eq!(rows[0]["reason"], "its cap (8 of 64 slots; 56 are free)");
+    }
 }

@@ -303,7 +303,15 @@ impl Pool {
                 return;
             }
             Turn::Ejected(time, failures) => {
-                tracing::warn!(address, ?time, failures, error, left, means, "an address of the upstream is left out");
+                tracing::warn!(
+                    address,
+                    time_s = time.as_secs_f64(),
+                    failures,
+                    error,
+                    left,
+                    means,
+                    "an address of the upstream is left out"
+                );
             }
             Turn::Unwell => {
                 tracing::warn!(address, error, left, means, "an address of the upstream fails its checks");

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::book::{Place, Standing};
 use super::filter::Filter;
-use super::{Replay, Replays};
+use super::{Replay, Replays, Tally};
 use crate::clock::Clock;
 use crate::driver::Fact;
 use crate::driver::append::REQUEUE_MAX;
@@ -294,7 +294,19 @@ async fn finish(job: &Replay, work: &Work) -> Result<(), String> {
         }
     }
     work.replays.note().await?;
-    let (view, number) = (job.tracker.tally(), job.terms.number);
-    tracing::info!(audit = true, replay = number, standing = job.standing().as_str(), ?view, "a replay is over");
+    let (number, standing) = (job.terms.number, job.standing().as_str());
+    let Tally { requeued, delivered, dead, retrying, withdrawn, missed } = job.tracker.tally();
+    tracing::info!(
+        audit = true,
+        replay = number,
+        standing,
+        requeued,
+        delivered,
+        dead,
+        retrying,
+        withdrawn,
+        missed,
+        "a replay is over"
+    );
     Ok(())
 }

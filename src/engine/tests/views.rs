@@ -120,6 +120,32 @@ fn a_group_that_is_being_read_is_not_held() {
 }
 
 #[test]
+fn a_time_to_finish_is_named_only_while_something_goes() {
+    let mut rig = Rig::new(Settings::default());
+    rig.answer = Box::new(|_, _| (s(1), Ending::Success));
+    rig.append(&lane("a"), 2_000);
+    rig.append(&lane("b"), 2_000);
+    rig.run(s(90));
+    let view = rig.view("a");
+    assert!(view.drain_rate > view.arrival_rate && view.eta.is_some(), "{view:?}");
+    rig.answer = Box::new(|dispatch, _| (ms(5), if dispatch.lane == lane("a") { BAD } else { Ending::Success }));
+    rig.run(s(2));
+    let view = rig.view("a");
+    assert_eq!(view.state, State::Broken, "{view:?}");
+    assert!(view.drain_rate > view.arrival_rate, "as if it went on: {view:?}");
+    assert_eq!(view.eta, None, "nothing of it goes");
+    assert!(view.reason.starts_with("its breaker is open for "), "{}", view.reason);
+    assert!(view.reason.ends_with("; the last failure was answered with 500"), "{}", view.reason);
+    let (now, b) = (rig.at(), Group::of(&["b"]));
+    assert!(rig.view("b").eta.is_some());
+    rig.engine.pause(&b, now);
+    rig.run(s(1));
+    let view = rig.view("b");
+    assert_eq!((view.state, view.eta), (State::Paused, None), "{view:?}");
+    assert!(view.reason.contains("until it is resumed"), "{}", view.reason);
+}
+
+#[test]
 fn a_paused_group_says_so_whatever_it_has() {
     let mut rig = Rig::new(Settings::default());
     rig.answer = Box::new(|_, _| (ms(5), BAD));

@@ -253,7 +253,7 @@ mod tests {
         let mut config = source.object("config").unwrap_or_default();
         let mut page = Page::default();
         Proof::take(&mut source, &mut config).write("shop", 0, &mut page);
-        format!("{}{}", page.whole(), page.secrets())
+        format!("{}{}", page.whole(), page.secrets(""))
     }
 
     #[test]

@@ -164,9 +164,9 @@ fn sign(targets: &[&Target], page: &mut Page) {
             page.differs(
                 1,
                 "x-hookdeck-signature becomes Fairlane-Signature, which the libraries of Standard Webhooks verify \
-                 (docs/delivery.md); make a secret with: echo whsec_$(openssl rand -base64 24)",
+                 (docs/delivery.md); its secret is a new one, which --env makes and your receiver needs, too",
             );
-            let secret = page.secret(&["fairlane_signing_secret"], None);
+            let secret = page.own_secret(&["fairlane_signing_secret"]);
             page.line(1, &format!("signing_secret: {secret}"));
         }
         "BEARER_TOKEN" => header("Authorization", auth.text("token").map(|token| format!("Bearer {token}")), page),
@@ -209,7 +209,7 @@ mod tests {
         let targets: Vec<Target> = targets.iter().cloned().map(target).collect();
         let mut page = Page::default();
         write("https://api.example.com", &targets.iter().collect::<Vec<_>>(), None, &mut page);
-        page.whole() + &page.secrets()
+        page.whole() + &page.secrets("")
     }
 
     #[test]

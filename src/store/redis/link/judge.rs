@@ -72,7 +72,7 @@ pub(super) fn words(error: &RedisError) -> String {
 }
 
 /// What reasons say that are about settings, here or there. All others may pass by themselves.
-const SETTINGS: [&str; 12] = [
+const SETTINGS: [&str; 14] = [
     "user or password is wrong",
     "WRONGPASS",
     "NOAUTH",
@@ -83,6 +83,8 @@ const SETTINGS: [&str; 12] = [
     "no Sentinel knows a master",
     "cluster support disabled",
     "(ACL +info)",
+    "append-only file",
+    "appendfsync",
     "cannot be read",
     "ertificate",
 ];

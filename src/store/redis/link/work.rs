@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::call::{Answer, Call, Unanswered};
-use super::judge::Next;
+use super::judge::{Next, needs_a_person};
 use super::node::Node;
 use crate::store::redis::settings::{Address, Server};
 
@@ -49,8 +49,12 @@ impl<'c> Work<'c> {
     /// The answers; those that are missing say why.
     pub(super) fn answers(self, server: &Server, within: Duration) -> Vec<Answer> {
         let why = if self.why.is_empty() { "no answer".to_owned() } else { self.why };
-        let missing =
-            || Unanswered::Unavailable(format!("{server} did not answer within {} ms: {why}", within.as_millis()));
+        // Who says what is wrong with it has answered.
+        let words = match needs_a_person(&why) {
+            true => format!("{server} cannot be used: {why}"),
+            false => format!("{server} did not answer within {} ms: {why}", within.as_millis()),
+        };
+        let missing = || Unanswered::Unavailable(words.clone());
         self.done.into_iter().map(|answer| answer.unwrap_or_else(|| Err(missing()))).collect()
     }
 
