@@ -91,8 +91,8 @@ impl Page {
     /// `there` have a value for already is left out.
     pub(super) fn secrets(&self, there: &str) -> String {
         let standing = |name: &str| {
-            let values = there.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
-            values.last().map(|value| !value.is_empty())
+            let mut values = there.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+            values.next_back().map(|value| !value.is_empty())
         };
         let line = |(name, value): (&String, &Option<Secret>)| match (standing(name), value) {
             (Some(true), _) | (Some(false), None) => String::new(),
