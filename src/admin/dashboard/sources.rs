@@ -19,6 +19,8 @@ struct Page {
 
 struct Row {
     name: String,
+    /// It is in the configuration no more.
+    gone: bool,
     link: String,
     /// How it stands, and what to say of that; none of it where it runs.
     state: &'static str,
@@ -53,7 +55,7 @@ pub(super) async fn show(visit: Visit) -> Response {
 
 fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let row = |source: &SourceInfo| Row::of(visit, source);
-    Ok(Page { shell, rows: visit.admin.handle.sources().iter().map(row).collect() })
+    Ok(Page { shell, rows: sources::all(&visit.admin).iter().map(row).collect() })
 }
 
 impl Row {
@@ -75,6 +77,7 @@ impl Row {
         };
         Self {
             name: source.name.to_string(),
+            gone: source.is_gone(),
             state: sources::state(hold.as_ref()),
             held: hold.map(|hold| held(&hold, now)),
             backlog: visit.admin.handle.backlog_of(&source.name).map_or_else(|| "counting".to_owned(), words::count),
