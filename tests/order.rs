@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -124,4 +125,44 @@ fn with_order_group_one_event_of_the_group_is_in_flight_at_a_time() {
     }
     assert_eq!(*taken.lock().unwrap(), (0..40).collect::<Vec<u64>>());
     assert_eq!(upstream.most_in_flight(), 1);
+}
+
+#[test]
+fn a_start_refuses_what_a_reload_refuses_and_its_flag_accepts_it_once() {
+    let upstream = upstream(|_| answer(200));
+    let old = yaml(&upstream, "headers.x-key");
+    let new = format!("{old}    within: headers.x-part\n");
+    let first = gateway(&old).start();
+    let changed = first.change("PATCH", "/api/v1/upstream", r#"{"paused":true}"#);
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    for _ in 0..3 {
+        let sent = first.client().send(&post("/in", b"{}").header("X-Tenant", "t").header("X-Key", "k"));
+        assert_eq!(sent.status, 200, "{}", sent.text());
+    }
+    let said = "source /in has `order` and a backlog, so its key, within and order cannot change (within: none -> headers.x-part)";
+    std::fs::write(first.config(), &new).unwrap();
+    first.signal("HUP");
+    while !first.stderr().contains(said) {
+        std::thread::yield_now();
+    }
+    let dir = first.kill();
+
+    // One that does not start leaves no folder behind, so it has a copy.
+    let copy = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-a").arg(dir.path().join("data")).arg(copy.path()).status().unwrap();
+    assert!(copied.success());
+    let Err((status, error)) = gateway(&new).again_in(copy).try_start() else { panic!("it started, and reorders") };
+    assert_eq!(status.code(), Some(78), "{error}");
+    assert!(error.contains(said) && error.contains("drain it") && error.contains("--accept-reorder"), "{error}");
+    // By its own rules it starts; and by others where somebody said so, once.
+    let (_, dir) = gateway(&old).again_in(dir).start().stop();
+    let dir = gateway(&new).again_in(dir).with(&["--accept-reorder"]).start().kill();
+    let again = gateway(&new).again_in(dir).start();
+    assert_eq!(again.change("PATCH", "/api/v1/upstream", r#"{"paused":false}"#).status, 200);
+    while again.json("/api/v1/status")["backlog"]["events"] != 0 {
+        std::thread::yield_now();
+    }
+    // With nothing queued the rules may change.
+    let (_, dir) = again.stop();
+    gateway(&old).again_in(dir).start().stop();
 }

@@ -283,3 +283,50 @@ fn a_change_is_one_that_changes_something_and_says_by_which_way_it_came() {
         changes["changes"].as_array().unwrap().iter().map(|change| change["way"].as_str().unwrap()).collect();
     assert_eq!(ways, ["api", "cli"], "{changes}");
 }
+
+/// Two sources of the same tenants; without the second one, a file from which it was removed.
+fn pair(upstream: &Upstream, with_two: bool) -> String {
+    let two = "  - { path: /two, name: two, verify: { provider: none }, key: headers.x-key }\n";
+    format!(
+        "upstream: {}\nsources:\n  - {{ path: /one, name: one, verify: {{ provider: none }}, key: headers.x-key }}\n{}",
+        upstream.url(),
+        if with_two { two } else { "" }
+    )
+}
+
+#[test]
+fn a_held_source_that_was_removed_is_listed_and_can_be_resumed() {
+    let receiver = upstream(|_| answer(200));
+    let first = gateway(&pair(&receiver, true)).start();
+    hold(&first, "two", r#"{"state":"paused","expires":"never"}"#);
+    for n in 0..5 {
+        accepted(&first, "/two", "a", &format!("two {n}"));
+    }
+    let second = gateway(&pair(&receiver, false)).again_in(first.kill()).start();
+    assert!(
+        second.stderr().contains("a source that is held is not in the configuration any more"),
+        "{}",
+        second.stderr()
+    );
+    accepted(&second, "/one", "a", "one");
+    wait_for_backlog(&second, "two", 5);
+    let sources = second.json("/api/v1/sources");
+    let of = |name: &str| sources["sources"].as_array().unwrap().iter().find(|source| source["name"] == name).unwrap();
+    assert_eq!(of("one")["removed"], false);
+    assert_eq!((&of("two")["removed"], of("two")["state"].as_str()), (&Value::Bool(true), Some("paused")));
+    let (_, text, _) = cli(&second, &["sources"]);
+    assert!(text.lines().any(|line| line.starts_with("two") && line.contains("(removed)")), "{text}");
+    assert!(bodies(&receiver).is_empty(), "what was held is held");
+    let refused = second.change("PATCH", "/api/v1/source?name=two", r#"{"state":"draining"}"#);
+    assert_eq!(refused.status, 400, "{}", refused.text());
+
+    let (code, text, error) = cli(&second, &["sources", "resume", "two"]);
+    assert_eq!((code, text.lines().next()), (0, Some("two runs")), "{error}");
+    receiver.wait_until(|all| all.len() == 6);
+    assert_eq!(audit(&second)[0], ("source two".to_owned(), "runs again".to_owned()));
+    // With nothing left of it, it is gone.
+    while second.json("/api/v1/sources")["sources"].as_array().unwrap().len() > 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(second.change("PATCH", "/api/v1/source?name=two", r#"{"state":"paused"}"#).status, 404);
+}

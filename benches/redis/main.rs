@@ -57,7 +57,7 @@ fn main() -> anyhow::Result<()> {
     let folder = TempDir::with_prefix_in("bench-redis-", env!("CARGO_TARGET_TMPDIR"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let load_before = report::load_average();
-    let post = Post::signed(shops, 1_000);
+    let post = Post::signed(shops, BODY_BYTES);
     let mut rows = Vec::new();
     let redis = Redis::start(&folder.path().join("raw"))?;
     rows.push(raw::measure(&redis, BODY_BYTES, Duration::from_secs(seconds))?);

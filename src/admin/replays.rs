@@ -79,6 +79,9 @@ struct PlanJson {
     groups: u64,
     /// The group with most of them.
     largest: Option<Share>,
+    /// Those of them that have an order key. Fresh events of the same keys go before what the replay has not yet put back into its lane, where
+    /// 16 of a group wait at a time (64 where it is about one group): where that matters, drain the source until the replay is done.
+    ordered: u64,
     /// When the first and the last of them were received.
     span: Option<Span>,
     /// Null: nothing was delivered of late to tell by.
@@ -406,6 +409,7 @@ impl PlanJson {
             bytes: plan.bytes,
             groups: plan.groups,
             largest: plan.largest.map(|(group, count)| Share { group: group.to_string(), count }),
+            ordered: plan.ordered,
             span: plan.span.map(|(from, to)| Span { from: rfc3339(from), to: rfc3339(to) }),
             expected_s: plan.expected.map(|span| span.as_secs_f64()),
         }

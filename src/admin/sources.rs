@@ -35,6 +35,9 @@ pub(super) struct SourcesView {
 #[derive(Serialize, ToSchema)]
 pub(super) struct SourceView {
     name: String,
+    /// Whether it is not in the configuration any more: it takes no requests and has no path; what is left of it here goes on, or waits until
+    /// it is resumed.
+    removed: bool,
     path: String,
     methods: Vec<String>,
     verify: String,
@@ -67,6 +70,7 @@ impl SourceView {
         let counts = whole.source(&source.name);
         Self {
             name: source.name.to_string(),
+            removed: source.is_gone(),
             path: source.path.clone(),
             methods: source.methods.clone(),
             verify: source.verify.clone(),
@@ -96,12 +100,12 @@ impl From<SourceHold> for HeldView {
     }
 }
 
-/// The sources that are served.
-#[utoipa::path(get, path = "/api/v1/sources", tag = "sources", responses((status = 200, description = "In the order of the configuration", body = SourcesView)))]
+/// The sources that are served; behind them those that were removed and are held, or have events left.
+#[utoipa::path(get, path = "/api/v1/sources", tag = "sources", responses((status = 200, description = "In the order of the configuration; removed ones by name", body = SourcesView)))]
 pub(super) async fn list(State(admin): Shared) -> Result<Json<SourcesView>, Problem> {
     let whole = whole::ask(&admin, Wanted { sources: true, ..Wanted::default() }).await?;
     let view = |source: &SourceInfo| SourceView::of(&admin, source, &whole);
-    let sources = admin.handle.sources().iter().map(view).collect();
+    let sources = all(&admin).iter().map(view).collect();
     Ok(Json(SourcesView { sources, missing: whole.missing }))
 }
 
@@ -137,8 +141,9 @@ pub(super) async fn patch(
 ) -> Result<Json<SourceView>, Problem> {
     let patch: SourcePatch = json(&body?)?;
     let Query(query) = query.map_err(|rejection| unreadable(&rejection))?;
-    change(&admin, who, &query.name, &patch.state, patch.expires.as_deref()).await?;
+    // Before the change: one that is gone may have nothing left afterwards.
     let source = known(&admin, &query.name)?;
+    change(&admin, who, &query.name, &patch.state, patch.expires.as_deref()).await?;
     let whole = whole::ask(&admin, Wanted { sources: true, ..Wanted::default() }).await?;
     Ok(Json(SourceView::of(&admin, &source, &whole)))
 }
@@ -154,8 +159,15 @@ pub(super) async fn change(
     state: &str,
     expires: Option<&str>,
 ) -> Result<(), Problem> {
-    let source = known(admin, name)?.name;
+    let source = known(admin, name)?;
+    let gone = source.is_gone();
+    let source = source.name;
     let held = match state {
+        "draining" if gone => {
+            return Err(Problem::Parameter(format!(
+                "state: {source} was removed and takes no requests: there is nothing to refuse"
+            )));
+        }
         "running" if expires.is_some() => {
             return Err(Problem::Parameter("expires: what runs has no end; leave it out".to_owned()));
         }
@@ -199,12 +211,18 @@ pub(super) fn draining(admin: &Admin, only: Option<&str>) -> Option<String> {
     })
 }
 
-/// The source of this name.
+/// Those that are served, and behind them those that are not and have something left here.
+pub(super) fn all(admin: &Admin) -> Vec<SourceInfo> {
+    let served = admin.handle.sources();
+    served.iter().cloned().chain(admin.handle.sources_gone()).collect()
+}
+
+/// The source of this name, served or with something left here.
 ///
 /// # Errors
 /// There is none; which there are.
 pub(super) fn known(admin: &Admin, name: &str) -> Result<SourceInfo, Problem> {
-    let sources = admin.handle.sources();
+    let sources = all(admin);
     if let Some(source) = sources.iter().find(|source| *source.name == *name) {
         return Ok(source.clone());
     }

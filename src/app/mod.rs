@@ -17,6 +17,7 @@ mod open;
 mod otlp;
 mod place;
 mod reload;
+mod rules;
 mod sockets;
 mod token;
 mod upgrade;
@@ -59,6 +60,7 @@ use log::Log;
 use open::{Opened, open_store};
 use otlp::Otlp;
 use reload::Reloader;
+use rules::{Rules, Unfit};
 use sockets::{Handed, Sockets};
 pub use token::FILE as TOKEN_FILE;
 use upgrade::{Door, Predecessor, Way};
@@ -79,7 +81,7 @@ pub struct Options {
     pub data: Option<PathBuf>,
     /// A reload may remove a source that has a backlog.
     pub accept_removal: bool,
-    /// A reload may change the key of a source with `order` that has a backlog.
+    /// A start or a reload may change the key of a source with `order` that has a backlog.
     pub accept_reorder: bool,
     /// Take the place of the gateway that runs over the same data folder, if there is one.
     pub upgrade: bool,
@@ -201,7 +203,10 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let ended = serve(basis, &runtime);
     // What is still open past the drain's deadline ends here, with the process.
     runtime.shutdown_background();
-    Ok(ended?)
+    ended.map_err(|error| match error.downcast::<Unfit>() {
+        Ok(Unfit(problems)) => Failure::Configuration(problems),
+        Err(error) => Failure::Other(error),
+    })
 }
 
 /// What a run begins with that no other process can take away.
@@ -389,7 +394,9 @@ impl Running {
         })
         .map_err(anyhow::Error::msg)?;
         runtime.block_on(driver.recover()).context("the backlog cannot be taken up")?;
-        handle.set_sources(reload::infos(&config));
+        let mut rules = Rules::open(Notebook::at(path.join(rules::FILE))).map_err(anyhow::Error::msg)?;
+        runtime.block_on(rules.guard(&config, &options, &handle)).map_err(|refused| unfit(&options, refused))?;
+        reload::show_sources(&handle, &config);
         handle.set_addresses(client.addresses());
         handle.alerts().replace(config.alerts.clone());
         let front = Arc::new(Front::new(
@@ -428,10 +435,12 @@ impl Running {
         if let (Some(tenants), Some(socket)) = (tenants.clone(), tenant_listener) {
             admin_task.spawn(tenant::serve(tenants, Arc::clone(&admin), listener(&socket)?, ending.clone()));
         }
+        // What is accepted from here on is accepted by these.
+        rules.remember(&config);
         let serving = crate::listen::start(Arc::clone(&front), bound, config.listen.h2c, certificates.as_ref())?;
         let door = Door::open(&path, sockets);
         let otlp = Otlp::start(handle.clone(), config.otlp.as_deref())?;
-        let state = reload::State { options, config, seen, descriptors, token, otlp, client };
+        let state = reload::State { options, config, rules, seen, descriptors, token, otlp, client };
         let reloader = Reloader::new(state, log, front, (admin, tenants), handle.clone(), certificates);
         Ok(Self {
             serving,
@@ -546,6 +555,12 @@ async fn drain(
     store.close().await.context("the store was not closed in order; it recovers at the next start")?;
     tracing::info!("ended");
     Ok(())
+}
+
+/// What is queued does not allow the file's rules.
+fn unfit(options: &Options, refused: Vec<String>) -> anyhow::Error {
+    let file = options.config.display().to_string();
+    anyhow::Error::new(Unfit(refused.iter().map(|found| Problem::unfit(&file, "sources", found)).collect()))
 }
 
 /// The way to providers' keys.

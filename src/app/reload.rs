@@ -8,19 +8,22 @@ use tokio::task::JoinSet;
 use super::files::{Seen, read_again, watched};
 use super::log::Log;
 use super::otlp::Otlp;
+use super::rules::{Rules, has_backlog};
 use super::{Basis, Options, access, descriptors};
 use crate::admin::Admin;
 use crate::admin::tenant::Tenants;
 use crate::config::{Config, Problem};
 use crate::deliver::Client;
-use crate::driver::{Handle, Query, SourceInfo, Status};
+use crate::driver::{Handle, SourceInfo};
 use crate::event::Secret;
-use crate::listen::{Certificates, Front, Order, Sender, Source};
+use crate::listen::{Certificates, Front, Sender, Source};
 
 /// Keeps what runs equal to what the file says.
 pub(super) struct Reloader {
     options: Options,
     config: Config,
+    /// The rules that queued events were taken by.
+    rules: Rules,
     /// What the files were when they were last read, whether they could be applied or not.
     seen: Seen,
     /// What was read last was not applied.
@@ -46,6 +49,7 @@ pub(super) struct Reloader {
 pub(super) struct State {
     pub(super) options: Options,
     pub(super) config: Config,
+    pub(super) rules: Rules,
     /// What its files were before they were read.
     pub(super) seen: Seen,
     /// How many files this process may open.
@@ -64,12 +68,13 @@ impl Reloader {
         handle: Handle,
         certificates: Option<Arc<Certificates>>,
     ) -> Self {
-        let State { options, config, seen, descriptors, token, otlp, client } = state;
+        let State { options, config, rules, seen, descriptors, token, otlp, client } = state;
         let mut watch = JoinSet::new();
         watch.spawn(client.watch());
         Self {
             options,
             config,
+            rules,
             seen,
             refused: false,
             descriptors,
@@ -151,7 +156,8 @@ impl Reloader {
         let reloaded = self.handle.reload(new.engine(), new.policies(), client.clone().deliver()).await;
         reloaded.map_err(|error| vec![error.to_string()])?;
         self.follow(client);
-        self.handle.set_sources(infos(&new));
+        self.rules.remember(&new);
+        show_sources(&self.handle, &new);
         self.handle.alerts().replace(new.alerts.clone());
         self.front.replace(new.listen.clone(), new.sources.clone());
         self.admin.replace(access(&new, &self.token));
@@ -176,40 +182,23 @@ impl Reloader {
     /// Refuses what would leave queued events without their source, or out of their order.
     async fn guard_backlogs(&self, new: &Config) -> Result<(), Vec<String>> {
         let mut problems = Vec::new();
-        for old in &self.config.sources {
+        for old in self.config.sources.iter().filter(|_| !self.options.accept_removal) {
             let name = &old.name;
-            let complaint = match new.sources.iter().find(|source| source.name == *name) {
-                None if !self.options.accept_removal => {
-                    format!(
-                        "source {name} has a backlog and cannot be removed: drain it, or start with --accept-removal"
-                    )
-                }
-                Some(source) if reorders(old, source) && !self.options.accept_reorder => format!(
-                    "source {name} has `order` and a backlog, so its key, within and order cannot change: drain it, or start with \
-                     --accept-reorder"
-                ),
-                _ => continue,
-            };
-            match self.has_backlog(name).await {
+            if new.sources.iter().any(|source| source.name == *name) {
+                continue;
+            }
+            match has_backlog(&self.handle, name).await {
                 Ok(false) => {}
-                Ok(true) => problems.push(complaint),
+                Ok(true) => problems.push(format!(
+                    "source {name} has a backlog and cannot be removed: drain it, or start with --accept-removal"
+                )),
                 Err(error) => problems.push(format!("whether source {name} has a backlog could not be read: {error}")),
             }
         }
-        if problems.is_empty() { Ok(()) } else { Err(problems) }
-    }
-
-    async fn has_backlog(&self, source: &Arc<str>) -> Result<bool, crate::store::Error> {
-        let status = Status::ALL.into_iter().filter(|status| status.is_pending()).collect();
-        let mut query = Query { source: Some(Arc::clone(source)), status, limit: 1, ..Query::default() };
-        loop {
-            let page = self.handle.events(query.clone()).await?;
-            match (page.records.is_empty(), page.next) {
-                (false, _) => return Ok(true),
-                (true, None) => return Ok(false),
-                (true, next) => query.behind = next,
-            }
+        if let Err(reordered) = self.rules.guard(new, &self.options, &self.handle).await {
+            problems.extend(reordered);
         }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     fn certificates(&mut self) {
@@ -229,23 +218,23 @@ impl Reloader {
     }
 }
 
-/// Whether queued and new events of one order key could end up in different lanes.
-fn reorders(old: &Source, new: &Source) -> bool {
-    let order = |source: &Source| match &source.order {
-        None => None,
-        Some(Order::Group) => Some("group".to_owned()),
-        Some(Order::Key(rule)) => Some(format!("key {}", rule.text())),
-    };
-    let key = |source: &Source| {
-        let keys = source.senders.iter().map(|sender| sender.key.as_ref());
-        keys.map(|key| key.map(|k| (k.namespace.clone(), k.rule.text().to_owned()))).collect::<Vec<_>>()
-    };
-    let within = |source: &Source| source.within.as_ref().map(|rule| rule.text().to_owned());
-    old.order.is_some() && (order(old) != order(new) || key(old) != key(new) || within(old) != within(new))
+/// Shows what is served; what is held and served no more is said, for nobody would look for it.
+pub(super) fn show_sources(handle: &Handle, config: &Config) {
+    handle.set_sources(infos(config));
+    for source in handle.sources_gone() {
+        if let Some(hold) = handle.held_source(&source.name) {
+            let (source, by) = (&*source.name, &*hold.by);
+            tracing::warn!(
+                source,
+                by,
+                "a source that is held is not in the configuration any more: what waits of it waits until that ends (fairlane sources resume)"
+            );
+        }
+    }
 }
 
 /// The sources as lists show them.
-pub(super) fn infos(config: &Config) -> Vec<SourceInfo> {
+fn infos(config: &Config) -> Vec<SourceInfo> {
     let info = |source: &Source| SourceInfo {
         name: Arc::clone(&source.name),
         path: source.path.as_str().to_owned(),

@@ -271,6 +271,14 @@ fn in_words(answer: &Value) -> String {
         let most = plan.pointer("/largest/count").and_then(Value::as_u64).unwrap_or(0);
         said.push_str(&format!("most of them, {most}, of {}\n", text("/largest/group")));
     }
+    let ordered = number("ordered");
+    if ordered > 0 {
+        said.push_str(&format!(
+            "{} an order key: fresh events of the same keys go before what is not yet put back into its lane; to keep the order over the whole \
+             replay, let their source run dry before it and until it is done (fairlane sources drain)\n",
+            if ordered == 1 { "1 of them has".to_owned() } else { format!("{ordered} of them have") }
+        ));
+    }
     match plan.get("expected_s").and_then(Value::as_f64) {
         Some(seconds) => said.push_str(&format!("about {} with the slots that replays may hold\n", spoken(seconds))),
         None => said.push_str("how long it takes is not known before the first attempt of this process\n"),
@@ -298,6 +306,12 @@ mod tests {
         let text = in_words(&plan);
         assert!(text.starts_with("1200 events of 3 groups, received 2026-01-31T08:00:00.000Z to"), "{text}");
         assert!(text.contains("most of them, 900, of a") && text.contains("about 10 min"), "{text}");
+        assert!(!text.contains("order key"), "{text}");
+        let ordered = in_words(&json!({ "plan": { "count": 7, "complete": true, "groups": 1, "ordered": 3 } }));
+        assert!(
+            ordered.contains("\n3 of them have an order key: fresh events of the same keys go before"),
+            "{ordered}"
+        );
         let one = in_words(&json!({ "plan": { "count": 1, "complete": true, "groups": 1 } }));
         assert!(one.starts_with("1 event of 1 group, received"), "{one}");
         assert_eq!(in_words(&json!({ "plan": { "count": 0 } })), "no event fits: nothing to replay\n");

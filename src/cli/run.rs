@@ -25,7 +25,7 @@ pub(super) struct Run {
     /// Let a reload remove a source that has a backlog; its events are still delivered
     #[arg(long)]
     accept_removal: bool,
-    /// Let a reload change `key`, `within` or `order` of a source with `order` that has a backlog
+    /// Let a start or a reload change `key`, `within` or `order` of a source with `order` that has a backlog
     #[arg(long)]
     accept_reorder: bool,
     /// Take the place of the gateway that runs over the same data: it hands its sockets over and closes its store, and no sender is refused. Where none runs, start as usual

@@ -80,6 +80,9 @@ pub(super) fn run(sources: &Sources) -> u8 {
 fn listed(answer: &Value) -> String {
     let mut answer = answer.clone();
     for source in answer.get_mut("sources").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let (Some(Value::Bool(true)), Some(source)) = (source.get("removed").cloned(), source.as_object_mut()) {
+            source.insert("path".to_owned(), json!("(removed)"));
+        }
         let held = source.get("held").filter(|held| held.is_object()).cloned();
         let (Some(source), Some(held)) = (source.as_object_mut(), held) else { continue };
         let until = held.get("expires").filter(|at| at.is_string()).cloned();
@@ -113,6 +116,15 @@ fn in_words(source: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_removed_is_listed_as_that() {
+        let held = json!({ "since": "T0", "expires": null, "by": "api" });
+        let gone = json!({ "name": "two", "removed": true, "path": "", "state": "paused", "held": held, "backlog": 3 });
+        let text = listed(&json!({ "sources": [gone] }));
+        let row = text.lines().find(|line| line.starts_with("two")).unwrap();
+        assert!(row.contains("paused") && row.contains("(removed)") && row.contains(" 3 "), "{text}");
+    }
 
     #[test]
     fn what_holds_is_said_first_and_until_when() {

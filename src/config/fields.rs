@@ -526,13 +526,13 @@ pub(super) static SOURCE: Map = map(&[
         "order",
         NULL,
         Kind::Order,
-        "Events of a group with the same order key go one after another, e.g. body.id; group: all of them.",
+        "Events of a lane with the same order key go one after another, e.g. body.id; group: all of a group, which takes no within.",
     ),
     field(
         "order_max_hold",
         is("1h"),
         time(1, 30 * DAY),
-        "How long a failing event may hold its order key before it is dead-lettered.",
+        "How long a failing event may hold its order key before it is dead-lettered; only time in which the upstream works counts.",
     ),
     field("dedupe", NULL, Kind::Map(&DEDUPE), "Keeps a sender's repeats from being delivered."),
     field(

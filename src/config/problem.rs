@@ -64,6 +64,12 @@ impl Problem {
         Self::new(file, Place::START, "", &format!("the configuration cannot be read: {error}")).hint(hint)
     }
 
+    /// What the file says does not fit what is there already; `found` says what to do, too.
+    #[must_use]
+    pub fn unfit(file: &str, path: &str, found: &str) -> Self {
+        Self::new(file, Place::START, path, found)
+    }
+
     /// The problem for a person: one line, and a second one with what was expected and what to do.
     #[must_use]
     pub fn text(&self) -> String {

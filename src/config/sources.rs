@@ -72,6 +72,7 @@ impl Builder<'_, '_> {
         let own_key = self.rule(&format!("{path}.key"), slot.at("key"));
         let within = self.rule(&format!("{path}.within"), slot.at("within"));
         let order = self.order(&format!("{path}.order"), slot.at("order"));
+        self.order_within(path, slot, order.as_ref());
         let dedupe = self.dedupe(&format!("{path}.dedupe"), slot.at("dedupe"));
         let ack = self.ack(&format!("{path}.ack"), slot.at("ack"));
         if let Some(pattern) = &pattern {
@@ -251,6 +252,31 @@ impl Builder<'_, '_> {
 
     fn order(&mut self, path: &str, slot: &Slot) -> Option<Order> {
         if slot.maybe::<String>().is_some() { Some(Order::Group) } else { self.rule(path, slot).map(Order::Key) }
+    }
+
+    /// `within` splits a group's lane, and order holds in a lane.
+    fn order_within(&mut self, path: &str, slot: &Slot, order: Option<&Order>) {
+        let within = slot.at("within");
+        // Of what is not stored `relay` says that neither has a meaning.
+        if within.is_null() || slot.at("respond").maybe::<String>().as_deref() == Some("upstream") {
+            return;
+        }
+        match order {
+            None => {}
+            Some(Order::Group) => {
+                let found = "group does not go with within, which splits the group into lanes that run side by side";
+                let problem =
+                    self.checker.problem_at(&format!("{path}.order"), slot.at("order").place, found);
+                problem.expected = Some("an order key, or no within".to_owned());
+                problem.hint = Some(
+                    "leave within out to have all events of a group go one after another, or order by what needs it, e.g. body.id".to_owned(),
+                );
+            }
+            Some(Order::Key(_)) => self.note(
+                &format!("{path}.order"),
+                "order holds within each lane that within makes: events of one order key in two of them run side by side",
+            ),
+        }
     }
 
     /// `path.name` needs a `{name}` in the source's path.

@@ -62,6 +62,16 @@ impl Backlogs {
         Some(u64::try_from(pending).unwrap_or(0))
     }
 
+    /// The sources that have pending events; none while they are being counted.
+    pub(super) fn owing(&self) -> Vec<Arc<str>> {
+        if !self.counted.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let sources = self.sources.read();
+        let owing = sources.iter().filter(|(_, pending)| pending.load(Ordering::Relaxed) > 0);
+        owing.map(|(source, _)| Arc::clone(source)).collect()
+    }
+
     /// A batch of settlements goes to the store.
     pub(super) fn begun(&self) {
         self.begun.fetch_add(1, Ordering::Release);

@@ -253,6 +253,20 @@ pub struct SourceInfo {
     pub secrets: Vec<Option<Wall>>,
 }
 
+impl SourceInfo {
+    /// One of which nothing is known but its name.
+    fn gone(name: Arc<str>) -> Self {
+        let (path, verify) = (String::new(), String::new());
+        Self { name, path, methods: Vec::new(), verify, key: None, key_signed: false, secrets: Vec::new() }
+    }
+
+    /// Whether it is served no more: no path leads to it.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.path.is_empty()
+    }
+}
+
 struct Shared {
     store: Arc<dyn LaneStore>,
     clock: Arc<dyn Clock>,
@@ -741,6 +755,16 @@ impl Handle {
     #[must_use]
     pub fn sources(&self) -> Arc<[SourceInfo]> {
         Arc::clone(&self.shared.sources.read())
+    }
+
+    /// Sources that are served no more and have something left here: they are held, or events of them are pending. By name.
+    #[must_use]
+    pub fn sources_gone(&self) -> Vec<SourceInfo> {
+        let served = self.sources();
+        let mut names = self.shared.held.names();
+        names.extend(self.shared.backlogs.owing());
+        let gone = names.into_iter().filter(|name| !served.iter().any(|source| source.name == *name));
+        gone.map(SourceInfo::gone).collect()
     }
 
     /// Replaces the list of sources.

@@ -8,7 +8,7 @@
 //! fed by several sources. The event gives its lease back and its lane is *parked* ([`Engine::park`]) until the pause ends. So a pause costs one
 //! lease that comes to nothing for each lane that meets it, not one for each event, and nothing at all for lanes that are not served meanwhile.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -77,6 +77,11 @@ impl SourceTable {
     /// How this source is held; `None`: it is not.
     pub(super) fn of(&self, source: &str) -> Option<SourceHold> {
         self.held.read().get(source).cloned()
+    }
+
+    /// Those that are held.
+    pub(super) fn names(&self) -> BTreeSet<Arc<str>> {
+        self.held.read().keys().map(|name| Arc::from(name.as_str())).collect()
     }
 
     pub(super) fn is(&self, source: &str, held: Hold) -> bool {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Queued;
 use super::overflow::Member;
+use super::working::Held;
 use crate::event::{Group, Lane, Mono, Now, Seq, Wall};
 
 /// A pending event in memory. A million are, so it is small: what most do not have is apart.
@@ -31,8 +32,8 @@ pub(super) struct Ev {
 struct Rare {
     order: Option<Group>,
     refused: u32,
-    /// What the hold clock of its group showed when it began to hold its order key.
-    held_from: Option<u64>,
+    /// Since when it holds its order key, as far as that counts: it has failed in this process.
+    holds: Option<Held>,
     /// How long it waited for an earlier event of its order key.
     held_ms: u32,
     /// Whose it is, if it waits in an overflow lane.
@@ -119,9 +120,14 @@ impl Ev {
         rare.refused = rare.refused.saturating_add(1);
     }
 
-    /// What the hold clock of its group showed when it began to hold its order key: `clock`, unless it did before.
-    pub(super) fn held_from(&mut self, clock: u64) -> u64 {
-        *self.rare.get_or_insert_default().held_from.get_or_insert(clock)
+    /// Whether it has failed in this process and holds its order key since.
+    pub(super) fn is_holding(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.holds.is_some())
+    }
+
+    /// Since when it holds its order key, for one that has one.
+    pub(super) fn holds(&mut self) -> &mut Option<Held> {
+        &mut self.rare.get_or_insert_default().holds
     }
 
     /// How long it waited for an earlier event of its order key.

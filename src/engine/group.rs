@@ -77,8 +77,6 @@ pub(super) struct GroupState {
     /// When it last had a failure that the upstream's breaker counts.
     pub(super) failed: Option<Mono>,
     pub(super) name: Group,
-    /// Time in which the upstream answered this group and no other.
-    pub(super) answered_alone_us: u64,
 
     /// What it stood still for.
     pub(super) stops: Stops,
@@ -157,7 +155,6 @@ impl GroupState {
             failed: None,
             last_failure: None,
             side: false,
-            answered_alone_us: 0,
             charged_us: 0,
             served_us: 0,
             own: None,

@@ -139,7 +139,7 @@ impl Engine {
     /// I3, I5: leases against counts and keys.
     fn leases_sound(&self) -> Result<(), String> {
         let mut keys = std::collections::BTreeSet::new();
-        let (mut slow, mut quick, mut retry, mut replay, mut events) = (0, 0, 0, 0, 0);
+        let (mut slow, mut slow_retry, mut quick, mut retry, mut replay, mut events) = (0, 0, 0, 0, 0, 0);
         let outbreak = &self.upstream.outbreak;
         for (ticket, lease) in self.leases.iter() {
             if let Some((lid, ev)) = lease.work.event() {
@@ -152,14 +152,17 @@ impl Engine {
                 })?;
             }
             let group = self.groups.get(lease.gid);
-            slow += u32::from(group.is_some_and(GroupState::shares_slow));
+            let is_slow = group.is_some_and(GroupState::shares_slow);
+            slow += u32::from(is_slow);
+            slow_retry += u32::from(is_slow && lease.retry);
             quick += u32::from(group.is_some_and(|group| outbreak.is_quick(group.quick)));
             retry += u32::from(lease.retry);
             replay += u32::from(lease.replay);
         }
         let (leases, counts) = (&self.leases, &self.counts);
-        let counted = (leases.slow, outbreak.quick, leases.retry, leases.replay, counts.in_flight);
-        let found = (slow, quick, retry, replay, events);
+        let slow_ones = (leases.slow, leases.slow_retry);
+        let counted = (slow_ones, outbreak.quick, leases.retry, leases.replay, counts.in_flight);
+        let found = ((slow, slow_retry), quick, retry, replay, events);
         ensure(counted == found, || format!("I5: counted {counted:?}, found {found:?}"))
     }
 

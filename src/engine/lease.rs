@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use super::ev::Ev;
 use super::fact::{Ending, Removal, Scope};
+use super::group::GroupState;
 use super::live::Call;
 use super::price::price;
 use super::request::{BreakerState, Dispatch, Request, Settle, Ticket, Verdict};
 use super::retry::{self, Next};
 use super::settle::After;
 use super::tags::{Tag, Weight};
+use super::working::Held;
 use super::{Charge, Engine, Settings, breaker, ev, micros};
 use crate::event::{Mono, Now, WaitSplit, Wall};
 
@@ -19,9 +21,6 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// A running attempt is charged every so often.
 const CHARGE_EVERY: Duration = Duration::from_secs(1);
-
-/// With this long between two answers the upstream was not answering in between.
-const ANSWER_GAP_MAX: Duration = Duration::from_secs(10);
 
 /// What a lease has cost so far, and whom.
 #[derive(Clone, Copy, Debug)]
@@ -142,8 +141,10 @@ pub(super) struct Leases {
     last: u64,
     /// Held by slow groups.
     pub(super) slow: u32,
-    /// Held by retries.
+    /// Held by retries,
     pub(super) retry: u32,
+    /// and by those of slow groups.
+    pub(super) slow_retry: u32,
     /// Held by groups that have slots of their own.
     pub(super) own: u32,
     /// Held by replays.
@@ -168,6 +169,18 @@ impl Leases {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Lease)> {
         self.all.iter().map(|(ticket, lease)| (*ticket, lease))
+    }
+
+    /// What the group holds counts as held by slow ones,
+    pub(super) fn turn_slow(&mut self, group: &GroupState) {
+        self.slow += group.in_flight();
+        self.slow_retry += group.retry_in_flight;
+    }
+
+    /// or no longer.
+    pub(super) fn turn_quick(&mut self, group: &GroupState) {
+        self.slow = self.slow.saturating_sub(group.in_flight());
+        self.slow_retry = self.slow_retry.saturating_sub(group.retry_in_flight);
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Lease> {
@@ -330,10 +343,10 @@ impl Engine {
                 return;
             }
             if slow {
-                self.leases.slow += group.in_flight();
+                self.leases.turn_slow(group);
                 self.found_slow(gid);
             } else {
-                self.leases.slow = self.leases.slow.saturating_sub(group.in_flight());
+                self.leases.turn_quick(group);
             }
         }
     }
@@ -354,6 +367,7 @@ impl Engine {
         self.leases.replay -= u32::from(lease.replay);
         if let Some(group) = self.groups.get_mut(gid) {
             self.leases.slow -= u32::from(group.shares_slow());
+            self.leases.slow_retry -= u32::from(group.shares_slow() && lease.retry);
             self.leases.own -= u32::from(group.own.is_some());
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick -= u32::from(outbreak.is_quick(group.quick));
@@ -374,7 +388,7 @@ impl Engine {
         let (work, said) = (lease.work, Said { removal: lease.removal, hold_max: lease.hold_max });
         match work {
             Work::Event(lid, ev) => {
-                self.follow(gid, (lid, ev), said, ending, now);
+                self.follow((lid, ev), said, ending, now);
                 self.touch(lid, now.mono);
             }
             Work::Live(call) => self.call_ended(gid, call.id, now.mono),
@@ -430,12 +444,12 @@ impl Engine {
         if ending != Ending::Success {
             group.last_failure = Some(ending.status());
         }
-        if answered && let Some((last, whose)) = self.upstream.answered.replace((now, lease.gid)) {
-            let between = micros(now.since(last).min(ANSWER_GAP_MAX));
-            self.upstream.answered_us += between;
-            if whose == lease.gid {
-                group.answered_alone_us += between;
-            }
+        let event = lease.work.event().map(|(_, ev)| ev);
+        // Of a retry it is news where it holds an order key and did not fail in this process yet: then it fails as after a restart.
+        let is_news = |ev: &Ev| if ev.order().is_some() { !ev.is_holding() } else { !lease.retry };
+        self.upstream.working.ended(ending, event.is_some_and(is_news), now);
+        if !self.upstream.breaker.is_closed() {
+            self.upstream.working.doubt(now);
         }
         self.hold_back(lease.gid, ending, now);
         self.notice(lease.gid, before, now);
@@ -457,13 +471,13 @@ impl Engine {
     }
 
     /// What follows for the event.
-    fn follow(&mut self, gid: u32, (lid, mut ev): (u32, Ev), said: Said, ending: Ending, now: Now) {
+    fn follow(&mut self, (lid, mut ev): (u32, Ev), said: Said, ending: Ending, now: Now) {
         let Said { removal, hold_max } = said;
         if matches!(ending, Ending::Client(_)) {
             ev.refuse();
         }
         let seq = ev.seq;
-        let hold_left = self.hold_left(gid, &mut ev, hold_max, ending);
+        let hold_left = self.hold_left(&mut ev, hold_max, ending);
         let next = retry::next(&self.settings.retry, &ev, ending, hold_left, now.mono, &mut self.rng);
         self.retries.settle(seq);
         let (verdict, after) = match (next, removal) {
@@ -478,6 +492,13 @@ impl Engine {
                 if let (Some(key), Some(lane)) = (ev.order(), self.lanes.get_mut(lid)) {
                     lane.rare.keys.hold(key);
                 }
+                if ev.is_holding()
+                    && let Some(held) = ev.holds()
+                {
+                    // With its group's breaker open it waits for the upstream still; longer only for something else, such as a pause.
+                    let broken = self.settings.breakers.group.open_max;
+                    held.waits(delay.saturating_add(self.settings.timeout).saturating_add(broken));
+                }
                 let due = now.wall.plus(delay);
                 (Verdict::RetryAt(due), After::Retry { lid, at: now.mono.plus(delay), due, ev: Box::new(ev) })
             }
@@ -485,19 +506,21 @@ impl Engine {
         self.outbox.push(Settle { seq, at: now.wall, verdict }, after);
     }
 
-    /// How much longer the event may hold its order key: from its first failure, counting only time in which the upstream answered other
-    /// groups (R7).
-    fn hold_left(&self, gid: u32, ev: &mut Ev, max: Option<Duration>, ending: Ending) -> Option<Duration> {
-        if ending == Ending::Success || ev.order().is_none() {
+    /// How much longer the event may hold its order key: from its first failure, counting only time in which the upstream worked (R7).
+    fn hold_left(&self, ev: &mut Ev, max: Option<Duration>, ending: Ending) -> Option<Duration> {
+        if matches!(ending, Ending::Success | Ending::NotSent) || ev.order().is_none() {
             return None;
         }
-        let alone = self.groups.get(gid).map_or(0, |group| group.answered_alone_us);
-        let clock = self.upstream.answered_us.saturating_sub(alone);
-        let from = ev.held_from(clock);
-        Some(
-            max.unwrap_or(self.settings.order_max_hold)
-                .saturating_sub(Duration::from_micros(clock.saturating_sub(from))),
-        )
+        let working = &self.upstream.working;
+        let holds = ev.holds();
+        let held = match holds {
+            Some(held) => held.failed(ending, working),
+            None => {
+                *holds = Some(Held::begin(working));
+                Duration::ZERO
+            }
+        };
+        Some(max.unwrap_or(self.settings.order_max_hold).saturating_sub(held))
     }
 
     /// Asks for the end of an attempt, or ends a lease whose attempt has not been asked for.

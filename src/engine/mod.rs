@@ -88,6 +88,7 @@ mod tags;
 mod tests;
 mod wait;
 mod warm;
+mod working;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -226,9 +227,8 @@ struct Upstream {
     wake: Option<Mono>,
     /// The step of the last pick with a breaker that was not closed, or in an outbreak.
     unclosed: u64,
-    /// The last answer and whose it was; the time that counts for [`Settings::order_max_hold`].
-    answered: Option<(Mono, u32)>,
-    answered_us: u64,
+    /// The time that counts for [`Settings::order_max_hold`].
+    working: working::Working,
 }
 
 impl Engine {

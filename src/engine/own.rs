@@ -123,11 +123,10 @@ impl Engine {
         // What an outbreak goes by is who shares slots with whom.
         self.set_quick(gid, false);
         let Some(group) = self.groups.get_mut(gid) else { return };
-        let held = group.in_flight();
         if group.slow {
-            self.leases.slow = self.leases.slow.saturating_sub(held);
+            self.leases.turn_quick(group);
         }
-        self.leases.own += held;
+        self.leases.own += group.in_flight();
         group.own = Some(Box::new(Own { slots, ..Own::default() }));
         self.dedicated.active.push(gid);
     }
@@ -136,11 +135,10 @@ impl Engine {
     pub(super) fn take_slots(&mut self, name: &Group, now: Mono) {
         let Some(gid) = self.gid_of(name) else { return };
         let Some(group) = self.groups.get_mut(gid) else { return };
-        let held = group.in_flight();
         group.own = None;
-        self.leases.own = self.leases.own.saturating_sub(held);
+        self.leases.own = self.leases.own.saturating_sub(group.in_flight());
         if group.slow {
-            self.leases.slow += held;
+            self.leases.turn_slow(group);
         }
         self.dedicated.active.retain(|active| *active != gid);
         self.touch_group(gid, now);

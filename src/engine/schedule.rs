@@ -37,13 +37,33 @@ pub(super) fn parked_by<'a>(lanes: &'a Slab<LaneState>, group: &GroupState) -> O
     group.lanes().find_map(|lid| lanes.get(lid)?.rare.parked.as_ref())
 }
 
+/// Which slots are free for what is attempted again: of those that retries share, of the part of them that slow groups share (R4b), and
+/// of those for replays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Again {
+    pub(super) retry: bool,
+    pub(super) slow_retry: bool,
+    pub(super) replay: bool,
+}
+
+impl Again {
+    /// Whether a retry of a group that is slow, or not, finds a slot.
+    pub(super) fn retry_for(self, slow: bool) -> bool {
+        if slow { self.slow_retry } else { self.retry }
+    }
+
+    /// Whether what a group of this class has to do finds one.
+    pub(super) fn has_slot(self, class: Class) -> bool {
+        class.has_slot(self.retry_for(class.has(Class::SLOW)), self.replay)
+    }
+}
+
 /// What a group passes on its way to a lease, besides its own cap, rate and breaker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gates {
     slow: bool,
     ramp: bool,
-    retry: bool,
-    replay: bool,
+    again: Again,
     unknown: bool,
     closed: bool,
     probe: bool,
@@ -56,7 +76,7 @@ impl Gates {
         let trusted = self.closed || !class.has(Class::SUSPECT) || (self.probe && class.has(Class::SIDE) != side);
         passes(Class::SLOW, self.slow)
             && passes(Class::RAMP, self.ramp)
-            && class.has_slot(self.retry, self.replay)
+            && self.again.has_slot(class)
             && passes(Class::UNKNOWN, self.unknown)
             && trusted
     }
@@ -224,12 +244,10 @@ impl Engine {
     /// What is open at the moment.
     pub(super) fn gates(&self) -> Gates {
         let shared = self.shared_slots();
-        let (retry, replay) = self.free_for_again();
         Gates {
             slow: self.leases.slow < self.settings.slow_slots(shared),
             ramp: self.shared_busy().saturating_mul(2) < shared,
-            retry,
-            replay,
+            again: self.free_for_again(),
             unknown: self.takes_unknown(),
             closed: self.upstream.breaker.is_closed(),
             probe: self.upstream.breaker.may_probe(),
@@ -250,10 +268,14 @@ impl Engine {
         self.field.first(open).map(|(class, gid)| (Standing::Ready(class), gid))
     }
 
-    /// Whether a slot for retries is free, and one for replays (R6).
-    pub(super) fn free_for_again(&self) -> (bool, bool) {
+    /// Which slots of those for retries and replays are free (R6).
+    pub(super) fn free_for_again(&self) -> Again {
         let retry = self.leases.retry < self.settings.retry_slots();
-        (retry, self.leases.replay < self.settings.replay_slots())
+        Again {
+            retry,
+            slow_retry: retry && self.leases.slow_retry < self.settings.slow_retry_slots(),
+            replay: self.leases.replay < self.settings.replay_slots(),
+        }
     }
 
     /// The group's turn: a live request, or the lane whose turn it is inside, the event whose turn it is in the lane, and its lease.
@@ -264,9 +286,11 @@ impl Engine {
         if self.events_held {
             return false;
         }
-        let (retry_slot, replay_ok) = self.free_for_again();
+        let again = self.free_for_again();
         let Some(group) = self.groups.get_mut(gid) else { return false };
-        let retry_ok = retry_slot && group.retry_in_flight < self.settings.group_retry_slots();
+        let replay_ok = again.replay;
+        let retry_ok =
+            again.retry_for(group.shares_slow()) && group.retry_in_flight < self.settings.group_retry_slots();
         let open = group.inside.first_open();
         let due = group.inside.first_retry().filter(|_| retry_ok);
         let replay = group.inside.first_replay().filter(|_| replay_ok);
@@ -331,6 +355,7 @@ impl Engine {
                 group.side = self.upstream.breaker.side;
             }
             self.leases.slow += u32::from(group.shares_slow());
+            self.leases.slow_retry += u32::from(group.shares_slow() && lease.retry);
             let outbreak = &mut self.upstream.outbreak;
             outbreak.quick += u32::from(outbreak.is_quick(group.quick));
             group.in_flight() + u32::from(group.foreign) <= group.cap(&self.settings)

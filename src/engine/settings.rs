@@ -111,6 +111,11 @@ impl Settings {
         self.retry.concurrency.unwrap_or(self.slots / 4).max(1)
     }
 
+    /// Those of them that slow groups may hold together: the same part as of all slots.
+    pub(super) fn slow_retry_slots(&self) -> u32 {
+        part(self.retry_slots(), self.slow.share)
+    }
+
     /// Slots that the retries of one group may hold.
     pub(super) fn group_retry_slots(&self) -> u32 {
         (self.retry_slots() / 4).max(1)

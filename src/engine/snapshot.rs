@@ -325,7 +325,7 @@ impl Engine {
 
     fn state(&self, group: &GroupState) -> State {
         let slow_full = self.leases.slow >= self.settings.slow_slots(self.shared_slots());
-        let (retry, replay) = self.free_for_again();
+        let again = self.free_for_again();
         let closed = self.upstream.breaker.is_closed();
         match group.standing {
             Standing::Idle if group.is_paused() => State::Paused,
@@ -339,7 +339,7 @@ impl Engine {
             Standing::Ready(class) | Standing::Own(class) if class.has(Class::SUSPECT) && !closed => State::Broken,
             Standing::Ready(class) if class.has(Class::SLOW) && slow_full => State::Slow,
             Standing::Ready(class) if class.has(Class::UNKNOWN) && !self.takes_unknown() => State::Slow,
-            Standing::Ready(class) | Standing::Own(class) if !class.has_slot(retry, replay) => State::RetrySlots,
+            Standing::Ready(class) | Standing::Own(class) if !again.has_slot(class) => State::RetrySlots,
             Standing::Ready(_) => State::Ready,
             Standing::Own(_) => State::Dedicated,
             Standing::Capped if group.own.is_some() => State::Dedicated,

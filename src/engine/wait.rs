@@ -218,6 +218,8 @@ impl<T: Copy + PartialEq> Timeline<T> {
 struct Condition {
     all: Option<WaitReason>,
     closed: Class,
+    /// Slow groups hold their part of the slots for retries.
+    slow_retries: bool,
 }
 
 impl Condition {
@@ -230,6 +232,7 @@ impl Condition {
             _ if closed(Class::SLOW) || closed(Class::RAMP) => WaitReason::Slow,
             _ if closed(Class::REPLAY) => WaitReason::ReplaySlots,
             _ if closed(Class::RETRY) => WaitReason::RetrySlots,
+            _ if self.slow_retries && class.has(Class::SLOW) && class.has(Class::RETRY) => WaitReason::RetrySlots,
             Some(reason) => reason,
             // With slots to be had, a ready group that does not go is a suspect.
             None if self.closed.has(Class::SUSPECT) => WaitReason::UpstreamBreaker,
@@ -288,7 +291,8 @@ impl Engine {
             .with(Class::REPLAY, self.leases.replay >= self.settings.replay_slots())
             .with(Class::SUSPECT, !self.upstream.breaker.is_closed())
             .with(Class::UNKNOWN, !self.takes_unknown());
-        self.conditions.gates.note(since, Condition { all, closed });
+        let slow_retries = !self.free_for_again().slow_retry;
+        self.conditions.gates.note(since, Condition { all, closed, slow_retries });
     }
 
     /// Whether the few slots of a recovering upstream are taken.

@@ -23,6 +23,8 @@ struct Page {
     count: u64,
     events: String,
     complete: bool,
+    /// Some of them have an order key.
+    ordered: bool,
     facts: Vec<(&'static str, String)>,
 }
 
@@ -70,6 +72,7 @@ async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
         count: plan.count,
         events: words::events(plan.count),
         complete: plan.complete,
+        ordered: plan.ordered > 0,
         facts: facts(plan),
     })
 }
@@ -78,6 +81,7 @@ fn facts(plan: Plan) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Groups", words::count(plan.groups)), ("Bytes", words::bytes(plan.bytes))];
     facts
         .extend(plan.largest.map(|(group, count)| ("Largest group", format!("{group} with {}", words::events(count)))));
+    facts.extend((plan.ordered > 0).then(|| ("With an order key", words::events(plan.ordered))));
     facts.extend(plan.span.map(|(from, to)| ("Received", format!("{} to {}", rfc3339(from), rfc3339(to)))));
     facts.extend(plan.expected.map(|span| ("Takes about", words::span(span))));
     facts

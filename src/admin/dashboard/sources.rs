@@ -21,6 +21,8 @@ struct Page {
 
 struct Row {
     name: String,
+    /// It is in the configuration no more.
+    gone: bool,
     link: String,
     /// How it stands, and what to say of that; none of it where it runs.
     state: &'static str,
@@ -56,7 +58,7 @@ pub(super) async fn show(visit: Visit) -> Response {
 async fn made(visit: &Visit, shell: Shell) -> Result<Page, Problem> {
     let whole = whole::ask(&visit.admin, Wanted { sources: true, ..Wanted::default() }).await?;
     let row = |source: &SourceInfo| Row::of(visit, source, whole.source(&source.name));
-    Ok(Page { shell: shell.of_all(&whole), rows: visit.admin.handle.sources().iter().map(row).collect() })
+    Ok(Page { shell: shell.of_all(&whole), rows: sources::all(&visit.admin).iter().map(row).collect() })
 }
 
 impl Row {
@@ -77,6 +79,7 @@ impl Row {
         };
         Self {
             name: source.name.to_string(),
+            gone: source.is_gone(),
             state: sources::state(hold.as_ref()),
             held: hold.map(|hold| held(&hold, now)),
             backlog: numbers.backlog.map_or_else(|| uncounted(visit).to_owned(), words::count),

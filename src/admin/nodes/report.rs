@@ -218,5 +218,5 @@ async fn sources(admin: &Admin) -> Result<Vec<SourceReport>, Problem> {
             new_groups: new_groups.iter().find(|new| new.source == source.name).map(|new| new.per_minute),
         }
     };
-    Ok(handle.sources().iter().map(report).collect())
+    Ok(crate::admin::sources::all(admin).iter().map(report).collect())
 }

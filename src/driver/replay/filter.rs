@@ -82,6 +82,8 @@ pub struct Plan {
     pub groups: u64,
     /// The group with most of them.
     pub largest: Option<(Group, u64)>,
+    /// Those of them that have an order key.
+    pub ordered: u64,
     /// When the first and the last of them were received.
     pub span: Option<(Wall, Wall)>,
     /// How long it takes with the slots that replays may hold and attempts as long as they are now; `None` before the first attempt.
@@ -133,6 +135,7 @@ fn rounds(count: u64, slots: u32, each: Duration) -> Duration {
 #[derive(Default)]
 struct Sum {
     count: u64,
+    ordered: u64,
     bytes: u64,
     groups: HashMap<Group, u64>,
     span: Option<(Wall, Wall)>,
@@ -141,6 +144,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, record: &Record) {
         self.count += 1;
+        self.ordered += u64::from(record.order.is_some());
         self.bytes += u64::from(record.body_bytes);
         let at = record.received;
         self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
@@ -159,6 +163,7 @@ impl Sum {
             bytes: self.bytes,
             groups: self.groups.len() as u64,
             largest: largest.map(|(group, count)| (group.clone(), *count)),
+            ordered: self.ordered,
             span: self.span,
             expected: None,
         }

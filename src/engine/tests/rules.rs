@@ -414,25 +414,85 @@ fn a_retry_holds_its_key_and_nothing_else() {
     assert_eq!(rig.engine.totals().delivered, 149);
 }
 
-#[test]
-fn a_key_is_given_up_after_an_hour_in_which_others_were_answered_and_not_before() {
+/// How many events of a key are given up in five minutes where each may hold it for one. The first of three fails so; where `all` do, the
+/// other two as well, and the `others` that come into a lane every so many seconds.
+fn given_up(bad: Ending, all: bool, others: Option<(&str, usize)>, backoff_max: u64) -> u64 {
     let mut settings = unbroken();
     settings.order_max_hold = ms(60_000);
-    settings.retry.backoff.max = ms(10_000);
-    let run = |others: bool| {
-        let mut rig = Rig::new(settings.clone());
-        rig.answer = Box::new(|dispatch, _| (ms(5), if dispatch.seq.0 == 1 { BAD } else { Ending::Success }));
-        rig.append_as(&lane("a"), 2, Some("k"), false);
-        for n in 0..400 {
-            if others {
-                rig.arrive_at(&lane("b"), rig.now.plus(ms(n * 1_000)));
-            }
-        }
-        rig.run(ms(300_000));
-        rig.engine.totals()
-    };
-    assert_eq!(run(true).dead, 1);
-    assert_eq!(run(false).dead, 0, "nobody else was answered: the upstream may be down");
+    settings.retry.backoff.max = ms(backoff_max);
+    let fails = move |dispatch: &Dispatch| all || dispatch.seq.0 == 1;
+    let mut rig =
+        Rig::new(settings).answering(move |dispatch, _| (ms(5), if fails(dispatch) { bad } else { Ending::Success }));
+    rig.append_as(&lane("a"), 3, Some("k"), false);
+    if let Some((beside, every)) = others {
+        (every..300).step_by(every).for_each(|n| rig.arrive_at(&lane(beside), rig.now.plus(ms(n as u64 * 1_000))));
+    }
+    rig.run(ms(300_000));
+    rig.engine.check_invariants().unwrap();
+    rig.engine.totals().dead
+}
+
+#[test]
+fn a_key_is_given_up_after_an_hour_in_which_the_upstream_worked_for_others() {
+    let away = Ending::Server { status: 503, retry_after: None };
+    for bad in [BAD, away, Ending::NoAnswer] {
+        assert_eq!(given_up(bad, false, Some(("b", 1)), 10_000), 1, "{bad:?}, others are well");
+        assert_eq!(given_up(bad, false, Some(("a", 1)), 10_000), 1, "{bad:?}, what else the tenant has is well");
+        assert_eq!(given_up(bad, false, Some(("b", 20)), 10_000), 1, "{bad:?}, others come rarely");
+        assert_eq!(
+            given_up(bad, false, Some(("b", 20)), 20_000),
+            1,
+            "{bad:?}, others come rarely, and it is tried rarely"
+        );
+    }
+    // However often it is tried, that leaves the others' success what it is.
+    assert_eq!(given_up(BAD, false, Some(("b", 20)), 200), 1);
+}
+
+#[test]
+fn an_event_that_fails_alone_is_judged_by_its_own_answer() {
+    let alone = |bad| given_up(bad, false, None, 10_000);
+    assert_eq!(alone(BAD), 1, "an answer to this event");
+    assert_eq!(alone(Ending::NoAnswer), 0, "the upstream may be down");
+    for status in [429, 502, 503, 504] {
+        assert_eq!(alone(Ending::Server { status, retry_after: None }), 0, "{status}: the upstream may be down");
+    }
+}
+
+#[test]
+fn an_outage_gives_no_key_up() {
+    for bad in [BAD, Ending::NoAnswer] {
+        assert_eq!(given_up(bad, true, Some(("b", 1)), 10_000), 0, "{bad:?} to all");
+        assert_eq!(given_up(bad, true, Some(("a", 30)), 10_000), 0, "{bad:?} to all of one tenant");
+    }
+    // With one key and nobody else, a second event in a row that fails is what tells an outage from an event.
+    assert_eq!(given_up(BAD, true, None, 10_000), 1);
+}
+
+#[test]
+fn slow_retries_leave_retry_slots_to_others() {
+    let mut settings = unbroken();
+    settings.retry.backoff = Backoff { initial: ms(500), factor: 2.0, max: ms(2_000) };
+    let busy = Ending::Server { status: 429, retry_after: None };
+    let mut rig = Rig::new(settings).answering(move |dispatch, _| match dispatch.attempt {
+        1 => (ms(5), busy),
+        _ if dispatch.lane.group.as_str().starts_with("slow") => (ms(6_000), Ending::Success),
+        _ => (ms(5), Ending::Success),
+    });
+    (0..4).for_each(|n| rig.append(&lane(&format!("slow{n}")), 100));
+    // By then it is known that they are slow.
+    rig.run(ms(20_000));
+    rig.trace = Some(Vec::new());
+    (0..20).for_each(|n| rig.arrive_at(&lane(&format!("quiet{n}")), rig.now.plus(ms(n * 500))));
+    rig.run(ms(15_000));
+    rig.engine.check_invariants().unwrap();
+    let trace = rig.trace.take().unwrap();
+    let quiet = |dispatch: &&Dispatch| dispatch.lane.group.as_str().starts_with("quiet") && dispatch.attempt == 2;
+    let waits: Vec<Duration> = trace.iter().map(|(_, dispatch)| dispatch).filter(quiet).map(|d| d.wait).collect();
+    assert_eq!(waits.len(), 20);
+    assert!(waits.iter().all(|wait| *wait < ms(100)), "{waits:?}");
+    let got = |n: u64| rig.got(&format!("slow{n}")).most_in_flight;
+    assert!(rig.view("slow0").retrying > 0 && (0..4).all(|n| got(n) <= 8));
 }
 
 #[test]
