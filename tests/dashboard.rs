@@ -261,6 +261,37 @@ fn what_is_all_in_flight_does_not_grow_and_a_change_says_by_which_way_it_came() 
 }
 
 #[test]
+fn where_a_source_expects_its_secret_no_page_shows_it() {
+    let receiver = upstream(|_| answer(200));
+    let yaml = format!(
+        "upstream: {{ url: \"{}\" }}\nsources:\n  \
+         - {{ path: /one, verify: {{ token: {{ header: X-Api }}, secret: first-door }}, key: headers.x-shop }}\n  \
+         - {{ path: /two, verify: {{ any_of: [{{ token: {{ header: X-Own }}, secret: second-door }}, {{ bearer: {{}}, secret: third-door }}] }}, \
+         key: headers.x-shop }}\n",
+        receiver.url()
+    );
+    let gateway = gateway(&yaml).start();
+    let mut client = gateway.client();
+    for (path, header, value) in [
+        ("/one", "X-Api", "first-door"),
+        ("/two", "X-Own", "second-door"),
+        ("/two", "Authorization", "Bearer third-door"),
+    ] {
+        let sent = client.send(&post(path, b"{}").header(header, value).header("X-Shop", "a-shop"));
+        assert_eq!(sent.status, 200, "{}", sent.text());
+    }
+    assert_eq!(client.send(&post("/one/s3cret", b"{}")).status, 404);
+    let cookie = sign_in(&gateway);
+    for event in gateway.events("") {
+        let page = shown(&gateway, &cookie, &format!("/events/{}", event["id"].as_str().unwrap())).text();
+        assert!(page.contains("a-shop"), "{page}");
+        assert!(!page.contains("-door"), "{page}");
+    }
+    let rejections = shown(&gateway, &cookie, "/rejections").text();
+    assert!(rejections.contains("/one/*** (6 bytes)") && !rejections.contains("s3cret"), "{rejections}");
+}
+
+#[test]
 fn every_page_reads_without_a_script_and_asks_nobody_else() {
     let (upstream, gateway) = world();
     send(&gateway, QUIET, 3);

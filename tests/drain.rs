@@ -198,6 +198,40 @@ fn a_request_that_was_being_read_is_answered_with_connection_close() {
     assert_eq!(gateway.wait().code(), Some(0));
 }
 
+#[test]
+fn half_a_head_does_not_hold_up_the_end() {
+    let timeouts = "shutdown: { drain: 5s }\nlisten: { limits: { header_timeout: 5m, idle_timeout: 10m } }";
+    let mut gateway = gateway(&format!("{timeouts}\n{ANY}")).start();
+    let mut first = gateway.client();
+    first.write(b"POST /any HTTP/1.1\r\nHost: h\r\nContent-").unwrap();
+    let mut second = gateway.client();
+    assert_eq!(second.send(&post("/any", b"{}")).status, 200);
+    second.write(b"POST /any HTTP/1.1\r\nHo").unwrap();
+    // Once a later request is answered, both beginnings were surely read.
+    assert_eq!(gateway.client().send(&post("/any", b"{}")).status, 200);
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait().code(), Some(0));
+    let log = gateway.stderr();
+    assert!(!log.contains("at the end of shutdown.drain"), "{log}");
+    assert!(first.is_closed() && second.is_closed());
+}
+
+#[test]
+fn signals_of_the_first_moments_neither_kill_nor_go_unheard() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gateway.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"));
+    let mut child = run.arg("run").arg("--config").arg(&file).spawn().unwrap();
+    // It reads its configuration, and will never have all of it.
+    let _never_written = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    for signal in ["HUP", "TERM"] {
+        let sent = std::process::Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 /// The shell hands the socket over as systemd does: as descriptor 3, with `LISTEN_FDS` and the process's own number.
 fn through_inherited(listener: &TcpListener) -> Vec<String> {
     let fd = listener.as_raw_fd();

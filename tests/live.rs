@@ -162,6 +162,8 @@ fn twilio_and_slack_get_the_upstream_s_own_answer() {
             .header("Connection", "X-Hop")
             .header("X-Hop", "of one connection")
             .header("Keep-Alive", "timeout=5")
+            .header("Fairlane-Event-Id", "evt_of_the_upstream")
+            .header("Fairlane-Retry-Scope", "group")
             .body(TWIML),
         _ => answer(202).header("Content-Type", "application/json").body("{\"text\":\"It is fine.\"}"),
     });
@@ -182,7 +184,7 @@ fn twilio_and_slack_get_the_upstream_s_own_answer() {
     assert_eq!(response.header("content-type"), Some("text/xml"));
     let cookies: Vec<_> = response.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")).collect();
     assert_eq!(cookies.len(), 2, "{:?}", response.headers);
-    for gone in ["x-hop", "keep-alive", "connection"] {
+    for gone in ["x-hop", "keep-alive", "connection", "fairlane-event-id", "fairlane-retry-scope"] {
         assert_eq!(response.header(gone), None, "{gone}");
     }
     // On the same connection, which stays open.
@@ -227,6 +229,16 @@ fn any_status_is_relayed_and_none_is_repeated() {
     assert_eq!(receiver.count(), statuses.len());
     assert_eq!(lived(&gateway, "relayed"), statuses.len() as f64);
     nothing_is_stored(&gateway);
+}
+
+#[test]
+fn a_status_that_is_none_is_a_bad_gateway() {
+    let receiver = upstream(|_| answer(799).body("what is this"));
+    let gateway = gateway(&yaml(&receiver, "")).start();
+    let response = gateway.client().send(&ask("/ask/odd", "a"));
+    assert_eq!(response.status, 502);
+    assert!(response.text().contains("a status that is none"), "{}", response.text());
+    assert_eq!((lived(&gateway, "relayed"), lived(&gateway, "answer_no_status")), (0.0, 1.0));
 }
 
 #[test]

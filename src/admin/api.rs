@@ -436,11 +436,20 @@ impl EventsQuery {
     }
 }
 
+/// What the standard library says of a text that is no number or no truth value, and what a caller of the API is told instead.
+const PARSERS: [(&str, &str); 5] = [
+    ("invalid digit found in string", "expected a whole number"),
+    ("cannot parse integer from empty string", "expected a whole number, found nothing"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("number too small to fit in target type", "the number is too small"),
+    ("provided string was not `true` or `false`", "expected true or false"),
+];
+
 /// What is wrong with a query, without the words that only a programmer of this would understand.
 pub(super) fn unreadable(rejection: &QueryRejection) -> Problem {
     let text = rejection.body_text();
-    let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-    Problem::Parameter(text.replace("invalid digit found in string", "expected a whole number"))
+    let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text).to_owned();
+    Problem::Parameter(PARSERS.iter().fold(text, |text, (theirs, ours)| text.replace(theirs, ours)))
 }
 
 /// How many rows a page has.
@@ -713,7 +722,8 @@ mod tests {
 
     fn query(text: &str) -> Result<driver::Query, String> {
         let uri = format!("http://h/?{text}").parse().unwrap();
-        let Query(query) = Query::<EventsQuery>::try_from_uri(&uri).map_err(|e| e.body_text())?;
+        let read = Query::<EventsQuery>::try_from_uri(&uri);
+        let Query(query) = read.map_err(|rejection| format!("{:?}", unreadable(&rejection)))?;
         query.checked().map_err(|problem| format!("{problem:?}"))
     }
 
@@ -730,6 +740,10 @@ mod tests {
             ("since=yesterday", "RFC 3339"),
             ("limit=0", "1 to 1000"),
             ("limit=1001", "1 to 1000"),
+            ("cursor=", "cursor: expected a whole number, found nothing"),
+            ("limit=", "limit: expected a whole number, found nothing"),
+            ("limit=-1", "limit: expected a whole number"),
+            ("limit=99999999999999999999", "limit: the number is too large"),
             ("grup=a", "unknown field `grup`"),
         ] {
             let error = query(text).unwrap_err();

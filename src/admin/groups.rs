@@ -188,7 +188,10 @@ pub(super) async fn one(
 async fn shown(admin: &Admin, group: Group) -> Result<GroupJson, Problem> {
     let change = in_force(admin, &group).await?;
     let view = admin.handle.group(group).await?;
-    let note = shared_lane(admin, &view).await?.or_else(|| nodes::ownerless(admin, &view.group));
+    let note = match admin.handle.unwritten() {
+        Some(unwritten) => Some(unwritten),
+        None => shared_lane(admin, &view).await?.or_else(|| nodes::ownerless(admin, &view.group)),
+    };
     let pin = pins::of(admin, &view.group);
     Ok(GroupJson { note, pin, ..GroupJson::of(view, change.as_ref(), admin.handle.now().wall) })
 }
@@ -350,7 +353,7 @@ pub(super) async fn restore(
 /// The same, without the answer.
 pub(super) async fn take_back(admin: &Admin, who: Who, group: &Group, only: Option<&str>) -> Result<(), Problem> {
     let parts = only.map(parts).transpose()?;
-    if admin.handle.take_back(group.clone(), parts).await?.map_err(Problem::Store)? {
+    if admin.handle.take_back(group.clone(), parts).await? {
         admin.audit(who, group.as_str(), &taken_back(only));
     }
     Ok(())

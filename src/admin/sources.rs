@@ -52,6 +52,9 @@ pub(super) struct SourceView {
     accepted: u64,
     /// Groups that it had never had before, in the last minute; null where the signature covers the key, or none came.
     new_groups_per_minute: Option<u32>,
+    /// What whoever changes it should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -80,6 +83,7 @@ impl SourceView {
             held: hold.map(HeldView::from),
             backlog: counts.backlog,
             accepted: counts.accepted,
+            note: None,
             new_groups_per_minute: counts.new_groups,
         }
     }
@@ -145,7 +149,7 @@ pub(super) async fn patch(
     let source = known(&admin, &query.name)?;
     change(&admin, who, &query.name, &patch.state, patch.expires.as_deref()).await?;
     let whole = whole::ask(&admin, Wanted { sources: true, ..Wanted::default() }).await?;
-    Ok(Json(SourceView::of(&admin, &source, &whole)))
+    Ok(Json(SourceView { note: admin.handle.unwritten(), ..SourceView::of(&admin, &source, &whole) }))
 }
 
 /// Has a source run, wait or run dry, and leaves a line in the list of changes.
@@ -180,7 +184,7 @@ pub(super) async fn change(
     };
     let told = match held {
         None => {
-            if !admin.handle.resume_source(Arc::clone(&source)).await?.map_err(Problem::Store)? {
+            if !admin.handle.resume_source(Arc::clone(&source)).await? {
                 return Ok(());
             }
             "runs again".to_owned()

@@ -49,6 +49,9 @@ pub(super) struct UpstreamView {
     addresses: Vec<AddressJson>,
     /// What people changed; null: all is as the file says.
     change: Option<ChangeJson>,
+    /// What whoever changes it should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     /// Of many nodes, how each sees it: breakers are theirs, and of them the worst stands above; left out where there is one node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<NodeJson>,
@@ -197,6 +200,7 @@ pub(super) async fn show(State(admin): Shared) -> Result<Json<UpstreamView>, Pro
         active_groups: info.active_groups,
         addresses: whole.addresses().into_iter().map(AddressJson::of).collect(),
         change: (!info.live.is_empty()).then(|| ChangeJson::of(&info.live)),
+        note: admin.handle.unwritten(),
         nodes: whole.upstreams().into_iter().map(|of| NodeJson::of(of, now)).collect(),
         missing: whole.missing,
     }))
@@ -298,7 +302,7 @@ pub(super) async fn restore(
 /// The same, without the answer.
 pub(super) async fn take_back(admin: &Admin, who: Who, only: Option<&str>) -> Result<(), Problem> {
     let parts = only.map(parts).transpose()?;
-    if admin.handle.take_back_upstream(parts).await?.map_err(Problem::Store)? {
+    if admin.handle.take_back_upstream(parts).await? {
         admin.audit(who, THE_UPSTREAM, &taken_back(only));
     }
     Ok(())

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use super::{descriptors, place};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, Store};
+use crate::driver::{self, FilePolicies};
+use crate::engine::Settings;
 pub use crate::store::doctor::{Finding, Standing};
+use crate::store::notebook::Notebook;
 use crate::store::{Durability, redis};
 
 /// 2025-01-01: this program is younger, so a clock that says less is wrong.
@@ -28,10 +31,18 @@ pub fn checkup(config: &Config) -> Vec<Finding> {
         clock(config),
     ];
     findings.extend(config.upstream.addresses.iter().map(|address| upstream(&address.url)));
+    findings.extend(damaged_notebooks(data).into_iter().map(|what| finding("notebooks", Standing::Bad, what)));
     if let Store::Redis(settings) = &config.store {
         findings.extend(redis(settings));
     }
     findings
+}
+
+/// What in a data folder a start depends on besides the store and cannot read, each in words.
+#[must_use]
+pub fn damaged_notebooks(folder: &Path) -> Vec<String> {
+    let notebook = Notebook::at(folder.join(super::OVERRIDES));
+    driver::unreadable(Settings::default(), FilePolicies::default(), &notebook)
 }
 
 fn redis(settings: &redis::Settings) -> Vec<Finding> {
@@ -248,5 +259,16 @@ mod tests {
         let bad = kept("1000TiB");
         std::fs::write(bad.store.folder(), "").unwrap();
         assert_eq!((standing(&bad, "disk"), standing(&bad, "data")), (Standing::Bad, Standing::Bad));
+    }
+
+    #[test]
+    fn a_notebook_that_a_start_would_refuse_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(damaged_notebooks(dir.path()), Vec::<String>::new());
+        for name in ["overrides", "upstream", "sources", "replays", "jobs", "dedicated"] {
+            std::fs::write(dir.path().join(format!("{name}.json")), "").unwrap();
+        }
+        let damaged = damaged_notebooks(dir.path());
+        assert!(damaged.len() == 6 && damaged.iter().all(|what| what.contains(".json is empty")), "{damaged:?}");
     }
 }

@@ -45,7 +45,7 @@ use crate::metrics::Metrics;
 use crate::store::LaneStore;
 use crate::store::notebook::Notebook;
 pub use build::{Build, build};
-pub use checkup::{Finding, Standing, checkup};
+pub use checkup::{Finding, Standing, checkup, damaged_notebooks};
 pub use explain::{Examined, Explanation, Refusal, Treatment, Via, explain};
 use files::Seen;
 pub use files::{read, unreadable};
@@ -187,6 +187,10 @@ pub fn end_with(parent: u32) -> anyhow::Result<()> {
 /// # Errors
 /// What kept it from beginning, or from ending well.
 pub fn run(options: Options) -> Result<(), Failure> {
+    // First of all: what a signal does by itself is to kill.
+    let runtime = runtime()?;
+    let inside = runtime.enter();
+    let starting = Starting::watch().context("signals cannot be listened for")?;
     let (loaded, seen) = files::watched(&read, |files| options.load_through(files));
     let mut config = loaded.map_err(Failure::Configuration)?;
     let log = Log::init(&config.log);
@@ -197,10 +201,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
         tracing::warn!("{lowered}");
     }
     let certificates = config.listen.tls.as_ref().map(Certificates::load).transpose().map_err(anyhow::Error::msg)?;
-    let runtime = runtime()?;
-    let _inside = runtime.enter();
     let basis = Basis { options, config, log, seen, descriptors, certificates };
-    let ended = serve(basis, &runtime);
+    let ended = serve(basis, &runtime, starting);
+    drop(inside);
     // What is still open past the drain's deadline ends here, with the process.
     runtime.shutdown_background();
     ended.map_err(|error| match error.downcast::<Unfit>() {
@@ -261,7 +264,7 @@ struct Again {
 }
 
 /// Runs; once more, over the same sockets, each time that a successor did not come to serve.
-fn serve(basis: Basis, runtime: &Runtime) -> anyhow::Result<()> {
+fn serve(basis: Basis, runtime: &Runtime, starting: Starting) -> anyhow::Result<()> {
     let upgrade = basis.options.upgrade;
     let (given, sockets, predecessor) = if upgrade {
         take_over(basis, runtime)?
@@ -269,7 +272,7 @@ fn serve(basis: Basis, runtime: &Runtime) -> anyhow::Result<()> {
         let sockets = Sockets::open(&basis.config, Handed::default())?;
         (Given::new(basis, None)?, sockets, None)
     };
-    let mut running = Running::start(given, sockets, JoinSet::new(), runtime)?;
+    let mut running = Running::start(given, sockets, JoinSet::new(), Some(starting), runtime)?;
     match predecessor {
         Some(predecessor) => runtime.block_on(predecessor.dismiss()),
         None => notify::tell(notify::READY),
@@ -280,7 +283,7 @@ fn serve(basis: Basis, runtime: &Runtime) -> anyhow::Result<()> {
             End::Over => return Ok(()),
             End::Again(again) => {
                 let Again { given, sockets, leftover } = *again;
-                running = Running::start(given, sockets, leftover, runtime)?;
+                running = Running::start(given, sockets, leftover, None, runtime)?;
             }
         }
     }
@@ -348,8 +351,14 @@ struct Running {
 }
 
 impl Running {
-    fn start(given: Given, sockets: Sockets, leftover: JoinSet<()>, runtime: &Runtime) -> anyhow::Result<Self> {
-        // From the first moment: what a signal does by itself is to kill.
+    /// `starting`: what signals do until the first run in this process accepts anything.
+    fn start(
+        given: Given,
+        sockets: Sockets,
+        leftover: JoinSet<()>,
+        starting: Option<Starting>,
+        runtime: &Runtime,
+    ) -> anyhow::Result<Self> {
         let hangup = signal(SignalKind::hangup())?;
         let Given { basis, clock, metrics, mut client } = given;
         let Basis { options, config, log, seen, descriptors, certificates } = basis;
@@ -421,8 +430,9 @@ impl Running {
             admin.join(Arc::clone(&membership.seat), relay());
         }
 
-        // Until here nothing was accepted, and a signal may end us at once.
+        // Until here nothing was accepted, and a signal ends us at once ([`Starting`]).
         let signals = Signals::new()?;
+        drop(starting);
         let mut driver_task = JoinSet::new();
         driver_task.spawn(driver.run());
         let mut probe = JoinSet::new();
@@ -573,6 +583,28 @@ fn fetch(fetcher: Fetcher) -> Fetch {
         let fetching = fetcher.fetch(url);
         Box::pin(async move { fetching.await.map_err(in_words) })
     })
+}
+
+/// What signals do before anything is served: the one for a reload nothing, for the files are looked at when it is, and each that ends us
+/// does so at once. Nothing was accepted by then, and a store that is being opened is one that a crash may leave at any moment.
+struct Starting {
+    _ending: JoinSet<()>,
+}
+
+impl Starting {
+    /// Listens until it is dropped.
+    fn watch() -> std::io::Result<Self> {
+        // Once it was listened for, it does not kill any more.
+        drop(signal(SignalKind::hangup())?);
+        let mut signals = Signals::new()?;
+        let mut ending = JoinSet::new();
+        ending.spawn(async move {
+            let signal = signals.end().await;
+            tracing::info!(signal, "ended before anything was served");
+            std::process::exit(0);
+        });
+        Ok(Self { _ending: ending })
+    }
 }
 
 /// The signals that end us.

@@ -243,6 +243,7 @@ fn infos(config: &Config) -> Vec<SourceInfo> {
         key: joined(source, |sender| sender.key.as_ref().map(|key| key.rule.text())),
         key_signed: source.senders.iter().all(|sender| sender.key.as_ref().is_some_and(|key| key.signed)),
         secrets: source.senders.iter().flat_map(|sender| sender.verifier.secret_ends()).collect(),
+        secret_headers: source.senders.iter().flat_map(|sender| sender.verifier.scheme().secret_headers()).collect(),
     };
     config.sources.iter().map(info).collect()
 }

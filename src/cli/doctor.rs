@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{CONFIG, FAILED, complain, print};
-use crate::app::{DoctorReport, Finding, Options, Standing, checkup, doctor};
+use crate::app::{DoctorReport, Finding, Options, Standing, checkup, damaged_notebooks, doctor};
 
 /// The arguments of `fairlane doctor`.
 #[derive(Debug, Args)]
@@ -86,15 +86,17 @@ fn run_store(path: &Path, json: bool) -> u8 {
         Ok(report) => report,
         Err(error) => return complain(&format!("{error} (name a store's data directory with --store)"), FAILED),
     };
-    let text = if json { format!("{:#}\n", as_json(&report)) } else { as_text(&report) };
-    let healthy = if report.is_healthy() { 0 } else { FAILED };
+    let notebooks = damaged_notebooks(path);
+    let text = if json { format!("{:#}\n", as_json(&report, &notebooks)) } else { as_text(&report, &notebooks) };
+    let healthy = if report.is_healthy() && notebooks.is_empty() { 0 } else { FAILED };
     healthy.max(print(text.as_bytes()))
 }
 
-fn as_json(report: &DoctorReport) -> serde_json::Value {
+fn as_json(report: &DoctorReport, notebooks: &[String]) -> serde_json::Value {
     let damage = report.damage.iter().map(|d| json!({ "file": d.file, "offset": d.offset, "what": d.what }));
     json!({
-        "ok": report.is_healthy(),
+        "ok": report.is_healthy() && notebooks.is_empty(),
+        "notebooks": notebooks,
         "segments": report.segments,
         "bytes": report.bytes,
         "batches": report.batches,
@@ -107,7 +109,7 @@ fn as_json(report: &DoctorReport) -> serde_json::Value {
     })
 }
 
-fn as_text(report: &DoctorReport) -> String {
+fn as_text(report: &DoctorReport, notebooks: &[String]) -> String {
     let DoctorReport { segments, bytes, batches, accepted, settled, copied, gone, damage, tail } = report;
     let mut text = format!(
         "{segments} segments of {bytes} bytes: {batches} batches; {accepted} events accepted, {settled} settlements, \
@@ -116,6 +118,9 @@ fn as_text(report: &DoctorReport) -> String {
     for place in damage {
         // Writing to a text does not fail.
         writeln!(text, "damaged: {} at offset {}: {}", place.file, place.offset, place.what).ok();
+    }
+    for notebook in notebooks {
+        writeln!(text, "damaged: {notebook}").ok();
     }
     text.push_str(&match tail {
         _ if !damage.is_empty() => {
@@ -139,13 +144,19 @@ mod tests {
     #[test]
     fn a_report_says_where_the_damage_is() {
         let mut report = DoctorReport { accepted: 7, ..DoctorReport::default() };
-        assert!(as_text(&report).contains("7 events accepted") && as_text(&report).ends_with("every checksum holds\n"));
+        let damaged = ["jobs.json is empty".to_owned()];
+        assert!(as_text(&report, &damaged).contains("damaged: jobs.json is empty\n"));
+        assert_eq!(as_json(&report, &damaged)["ok"], false);
+        assert!(
+            as_text(&report, &[]).contains("7 events accepted")
+                && as_text(&report, &[]).ends_with("every checksum holds\n")
+        );
         report.tail = Some(crate::app::Tail { file: "log/00000001.seg".into(), offset: 128, bytes: 2131 });
-        assert!(as_text(&report).contains("2131 bytes at the end (log/00000001.seg from offset 128)"));
-        assert!(as_json(&report)["ok"] == true && as_json(&report)["tail"]["bytes"] == 2131);
+        assert!(as_text(&report, &[]).contains("2131 bytes at the end (log/00000001.seg from offset 128)"));
+        assert!(as_json(&report, &[])["ok"] == true && as_json(&report, &[])["tail"]["bytes"] == 2131);
         let place = crate::app::Damage { file: "log/00000001.seg".into(), offset: 64, what: "a checksum".into() };
         report.damage.push(place);
-        assert!(as_text(&report).contains("damaged: log/00000001.seg at offset 64: a checksum\n"));
-        assert_eq!(as_json(&report)["damage"][0]["offset"], 64);
+        assert!(as_text(&report, &[]).contains("damaged: log/00000001.seg at offset 64: a checksum\n"));
+        assert_eq!(as_json(&report, &[])["damage"][0]["offset"], 64);
     }
 }

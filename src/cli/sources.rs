@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::remote::{Remote, encoded, shown};
-use super::table::{Column, cell, lines, table};
+use super::table::{Column, cell, escaped, lines, table};
 
 /// `fairlane sources …`.
 #[derive(Debug, Args)]
@@ -95,7 +95,9 @@ fn listed(answer: &Value) -> String {
 /// What holds now, before the figures; and what whoever sends gets.
 fn in_words(source: &Value) -> String {
     let mut rest = source.clone();
-    let held = rest.as_object_mut().and_then(|fields| fields.remove("held")).unwrap_or_default();
+    let mut taken = |name: &str| rest.as_object_mut().and_then(|fields| fields.remove(name)).unwrap_or_default();
+    let (held, note) = (taken("held"), taken("note"));
+    let note = note.as_str().map(|note| format!("note: {}\n", escaped(note))).unwrap_or_default();
     let name = cell(source.get("name"));
     let until = match held.get("expires").and_then(Value::as_str) {
         Some(at) => format!("until {at}"),
@@ -110,7 +112,7 @@ fn in_words(source: &Value) -> String {
         ),
         _ => "runs".to_owned(),
     };
-    format!("{name} {does}\n\n{}", lines(&rest))
+    format!("{note}{name} {does}\n\n{}", lines(&rest))
 }
 
 #[cfg(test)]

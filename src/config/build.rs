@@ -311,7 +311,13 @@ impl Builder<'_, '_> {
         if settings.durability == Durability::Os {
             self.note("store.embedded.durability", "os: a power cut loses events that were answered with 2xx");
         }
-        if let Some(max) = settings.max_bytes.filter(|max| *max <= settings.min_free.saturating_mul(2)) {
+        let least = embedded::Settings::least_bytes(settings.min_free);
+        if let Some(max) = settings.max_bytes.filter(|max| *max < least) {
+            let found =
+                format!("{}, too little for an empty store, a segment of events and a margin", scalar::show_size(max));
+            self.checker.problem_at("store.embedded.max_bytes", embedded.at("max_bytes").place, &found).expected =
+                Some(format!("{} or more, with this min_free", scalar::show_size(least)));
+        } else if let Some(max) = settings.max_bytes.filter(|max| *max <= settings.min_free.saturating_mul(2)) {
             let (max, free) = (scalar::show_size(max), scalar::show_size(settings.min_free));
             let text = format!(
                 "{max} is not above 2 × min_free ({free}): history goes at once, and new events are refused early"

@@ -765,7 +765,12 @@ static EMBEDDED: Map = map(&[
         Kind::Choice(&["fsync", "os"]),
         "Acknowledge after fdatasync, or from the page cache (os: a power cut loses events).",
     ),
-    field("max_bytes", NULL, Kind::Size(MIB, 1024 * TIB), "Bytes that the store may take. Null: what the disk has."),
+    field(
+        "max_bytes",
+        NULL,
+        Kind::Size(MIB, 1024 * TIB),
+        "Bytes that the store may take, 256 MiB and the margin of min_free (at most an eighth of it) or more. Null: what the disk has.",
+    ),
     field(
         "min_free",
         is("2GiB"),

@@ -39,7 +39,8 @@ impl RetryAfter {
 /// A date in any of its three forms.
 fn date(text: &str) -> Option<Wall> {
     let civil = DATES.iter().find_map(|form| jiff::civil::DateTime::strptime(form, text).ok())?;
-    let stamp = jiff::tz::Offset::UTC.to_timestamp(civil).ok()?;
+    // The last days of the year 9999 are no moment of this calendar, and mean "never" all the same.
+    let stamp = jiff::tz::Offset::UTC.to_timestamp(civil).unwrap_or(jiff::Timestamp::MAX);
     Some(Wall::from_unix_s(stamp.as_second()))
 }
 

@@ -263,6 +263,8 @@ fn retry_after_is_seconds_or_a_date_or_never() {
     assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), after(60));
     assert_eq!(retry_after("Sunday, 06-Nov-94 08:49:37 GMT"), after(60));
     assert_eq!(retry_after("Sun Nov  6 08:49:37 1994"), after(60));
+    let RetryAfter::After(long) = retry_after("Fri, 31 Dec 9999 23:59:59 GMT").unwrap() else { panic!() };
+    assert!(long > Duration::from_hours(24 * 365 * 8_000), "the end of time is far away: {long:?}");
     assert_eq!(retry_after("Sat, 05 Nov 1994 08:49:37 GMT"), after(0), "a date that is past");
     for nothing in ["", "-2", "1.5", "+1", "soon", "Sun, 99 Nov 1994 08:49:37 GMT", "1h"] {
         assert_eq!(retry_after(nothing), None, "{nothing}");

@@ -110,22 +110,13 @@ impl Driver {
             return;
         }
         let Agreed { groups, upstream, sources } = Agreed::read(entries, now.wall);
-        match self.policies.adopt(groups) {
-            Ok(changed) => {
-                for group in changed {
-                    let policy = self.policies.of(&group);
-                    self.engine.set_policy(&group, policy, now);
-                }
-            }
-            Err(error) => tracing::warn!(error, "changes of groups by other nodes do not hold here"),
+        for group in self.policies.adopt(groups) {
+            let policy = self.policies.of(&group);
+            self.engine.set_policy(&group, policy, now);
         }
-        if let Err(error) = self.shared.held.adopt(sources, &mut self.engine, now) {
-            tracing::warn!(error, "pauses and drains of sources by other nodes do not hold here");
-        }
-        match self.upstream.adopt(upstream) {
-            Ok(true) => self.apply_upstream(now),
-            Ok(false) => {}
-            Err(error) => tracing::warn!(error, "changes of the upstream by other nodes do not hold here"),
+        self.shared.held.adopt(sources, &mut self.engine, now);
+        if self.upstream.adopt(upstream) {
+            self.apply_upstream(now);
         }
     }
 }

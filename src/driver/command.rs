@@ -40,7 +40,7 @@ pub(super) enum Command {
     /// Change one group, on what is queued too.
     Change(Group, Change, Expiry, oneshot::Sender<Result<(), String>>),
     /// Take such a change back, or only these parts of it; false when there is none.
-    TakeBack(Group, Option<Change>, oneshot::Sender<Result<bool, String>>),
+    TakeBack(Group, Option<Change>, oneshot::Sender<bool>),
     /// The changes in force.
     Live(oneshot::Sender<Vec<(Group, Live)>>),
     /// End the attempts of a group that are in flight; how many.
@@ -62,13 +62,13 @@ pub(super) enum Command {
     /// Change it, on what is queued too.
     ChangeUpstream(UpstreamChange, Expiry, oneshot::Sender<Result<(), String>>),
     /// Take such a change back, or only these parts of it; false when there is none.
-    TakeBackUpstream(Option<UpstreamChange>, oneshot::Sender<Result<bool, String>>),
+    TakeBackUpstream(Option<UpstreamChange>, oneshot::Sender<bool>),
     /// Close the breaker of this group, or the upstream's; false when nothing held it.
     CloseBreaker(Option<Group>, oneshot::Sender<bool>),
     /// Hold a source back, on what is queued too.
     HoldSource((Arc<str>, Hold), String, Expiry, oneshot::Sender<Result<(), String>>),
     /// Let it run again; false when it did.
-    ResumeSource(Arc<str>, oneshot::Sender<Result<bool, String>>),
+    ResumeSource(Arc<str>, oneshot::Sender<bool>),
     /// Work on this replay from now on.
     Replay(Arc<Replay>, oneshot::Sender<()>),
     /// Go on with this replay from before, which has this under way.

@@ -73,6 +73,9 @@ pub enum Unanswered {
     /// The answer's body broke off.
     #[error("the application's answer broke off")]
     BrokeOff,
+    /// The answer's status is none that an answer may end with (RFC 9110 §15).
+    #[error("the application answered with a status that is none (below 200, or above 599)")]
+    NoStatus,
     /// There was no answer: the outcome's name, and what it means.
     #[error("{words}")]
     Failed {
@@ -85,7 +88,7 @@ pub enum Unanswered {
 
 impl Unanswered {
     /// The names of all but those that attempts have.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "paused",
         "breaker",
         "full",
@@ -96,6 +99,7 @@ impl Unanswered {
         "answer_too_long",
         "memory",
         "answer_broke_off",
+        "answer_no_status",
     ];
 
     /// Its name in metrics.
@@ -112,6 +116,7 @@ impl Unanswered {
             Self::TooLong => "answer_too_long",
             Self::Memory => "memory",
             Self::BrokeOff => "answer_broke_off",
+            Self::NoStatus => "answer_no_status",
             Self::Failed { outcome, .. } => outcome,
         }
     }
@@ -243,6 +248,8 @@ async fn go(
 
 fn answered(attempt: Attempt) -> Result<Answered, Unanswered> {
     match (attempt.outcome, attempt.answer) {
+        // A sender's library takes such a status for a broken answer, or waits for another one.
+        (_, Some(Answer { status, .. })) if !(200..=599).contains(&status.as_u16()) => Err(Unanswered::NoStatus),
         (_, Some(Answer { status, headers, body, end })) => match end {
             BodyEnd::Whole => Ok(Answered { status, headers, body }),
             BodyEnd::TooLong => Err(Unanswered::TooLong),

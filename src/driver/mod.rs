@@ -43,6 +43,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::HeaderName;
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
@@ -251,6 +252,8 @@ pub struct SourceInfo {
     pub key_signed: bool,
     /// When each of its secrets ends, in the order in which metrics count them.
     pub secrets: Vec<Option<Wall>>,
+    /// Headers in which its senders' secrets stand: no page shows them.
+    pub secret_headers: Vec<HeaderName>,
 }
 
 impl SourceInfo {
@@ -278,6 +281,8 @@ struct Shared {
     sources: RwLock<Arc<[SourceInfo]>>,
     addresses: RwLock<Option<Addresses>>,
     held: Arc<SourceTable>,
+    /// Where changes of groups, of the upstream and of sources are remembered.
+    notebooks: [Notebook; 3],
     backlogs: Arc<Backlogs>,
     rejections: Rejections,
     replays: Arc<Replays>,
@@ -328,7 +333,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let (facts, receiver) = mpsc::channel(WAITING_MAX);
     let (calls, called) = mpsc::channel(CALLS_MAX);
     let started = parts.clock.now();
-    let upstream = UpstreamTable::open(parts.settings, parts.notebook.beside("upstream.json"))?;
+    let (on_upstream, on_sources) = (parts.notebook.beside("upstream.json"), parts.notebook.beside("sources.json"));
     let replays = Replays::open(parts.notebook.beside("replays.json"), started.mono)?;
     let jobs = Jobs::open(parts.notebook.beside("jobs.json"))?;
     let spans = Arc::new(Recorder::new(Arc::clone(&parts.clock), parts.metrics.spans_dropped.clone()));
@@ -336,8 +341,10 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     let known = parts.notebook.beside("known-groups");
     let newcomers =
         Newcomers::open(parts.policies.new_groups, known, Arc::clone(&parts.metrics), parts.seed, started.wall);
-    let held = Arc::new(SourceTable::open(parts.notebook.beside("sources.json"))?);
     let alerts = Alerts::open(parts.notebook.beside("alerts.json"), started);
+    let notebooks = [parts.notebook.clone(), on_upstream.clone(), on_sources.clone()];
+    let upstream = UpstreamTable::open(parts.settings, on_upstream)?;
+    let held = Arc::new(SourceTable::open(on_sources)?);
     let policies = PolicyTable::open(parts.policies, parts.notebook)?;
     let nodes = parts.cluster.map(|cluster| Nodes::new(cluster, Arc::clone(&parts.store), Arc::clone(&policies)));
     let settings = upstream.settings();
@@ -358,6 +365,7 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
         sources: RwLock::new(Arc::from([])),
         addresses: RwLock::new(None),
         held,
+        notebooks,
         backlogs: Arc::default(),
         rejections: Rejections::default(),
         replays,
@@ -374,18 +382,19 @@ pub fn new(parts: Parts) -> Result<(Driver, Handle), String> {
     Ok((driver, Handle { facts, calls, shared }))
 }
 
-/// Whether everything that is remembered beside `notebook` can be read, without taking any of it up: another process has it in use.
-///
-/// # Errors
-/// What cannot be read, in words.
-pub fn readable(settings: Settings, policies: FilePolicies, notebook: &Notebook) -> Result<(), String> {
-    UpstreamTable::open(settings, notebook.beside("upstream.json"))?;
-    Replays::open(notebook.beside("replays.json"), Mono(0))?;
-    Jobs::open(notebook.beside("jobs.json"))?;
-    Promoted::open(notebook.beside("dedicated.json"))?;
-    SourceTable::open(notebook.beside("sources.json"))?;
-    PolicyTable::open(policies, notebook.clone())?;
-    Ok(())
+/// What of all that is remembered beside `notebook` cannot be read, each in words, without taking any of it up: another process may have it
+/// in use. A start depends on these.
+#[must_use]
+pub fn unreadable(settings: Settings, policies: FilePolicies, notebook: &Notebook) -> Vec<String> {
+    let read = [
+        UpstreamTable::open(settings, notebook.beside("upstream.json")).err(),
+        Replays::open(notebook.beside("replays.json"), Mono(0)).err(),
+        Jobs::open(notebook.beside("jobs.json")).err(),
+        Promoted::open(notebook.beside("dedicated.json")).err(),
+        SourceTable::open(notebook.beside("sources.json")).err(),
+        PolicyTable::open(policies, notebook.clone()).err(),
+    ];
+    read.into_iter().flatten().collect()
 }
 
 /// The driver has ended, so there is nobody to ask.
@@ -394,6 +403,15 @@ pub fn readable(settings: Settings, policies: FilePolicies, notebook: &Notebook)
 pub struct Ended;
 
 impl Handle {
+    /// What of a person's changes would come back with a restart, since its end could not be written down yet, in words.
+    #[must_use]
+    pub fn unwritten(&self) -> Option<String> {
+        let why = self.shared.notebooks.iter().find_map(Notebook::is_behind)?;
+        Some(format!(
+            "what was taken back holds, but is not written down: a restart brings it back until it is. {why}; it is tried again every second"
+        ))
+    }
+
     /// Whether a person lets this source take requests; `live`: one that waits for the upstream's answer, of which nothing is kept.
     ///
     /// # Errors
@@ -561,7 +579,7 @@ impl Handle {
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn take_back(&self, group: Group, only: Option<Change>) -> Result<Result<bool, String>, Ended> {
+    pub async fn take_back(&self, group: Group, only: Option<Change>) -> Result<bool, Ended> {
         self.ask(|reply| Command::TakeBack(group, only, reply)).await
     }
 
@@ -643,7 +661,7 @@ impl Handle {
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn take_back_upstream(&self, only: Option<UpstreamChange>) -> Result<Result<bool, String>, Ended> {
+    pub async fn take_back_upstream(&self, only: Option<UpstreamChange>) -> Result<bool, Ended> {
         self.ask(|reply| Command::TakeBackUpstream(only, reply)).await
     }
 
@@ -674,11 +692,11 @@ impl Handle {
         self.ask(|reply| Command::HoldSource((source, held), by, expiry, reply)).await
     }
 
-    /// Lets a source run again; false when it did. The inner error says why it could not be written down.
+    /// Lets a source run again; false when it did. It holds in any case: [`Handle::unwritten`] says whether it is written down.
     ///
     /// # Errors
     /// The driver has ended.
-    pub async fn resume_source(&self, source: Arc<str>) -> Result<Result<bool, String>, Ended> {
+    pub async fn resume_source(&self, source: Arc<str>) -> Result<bool, Ended> {
         self.ask(|reply| Command::ResumeSource(source, reply)).await
     }
 

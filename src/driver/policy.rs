@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use super::agreed::differing;
-use super::change::{Change, Expiry, Live};
+use super::change::{Change, Expiry, InParts as _, Live};
 use crate::engine::{Policies, Policy, Rate};
 use crate::event::{Group, Wall};
 use crate::store::notebook::Notebook;
@@ -104,19 +104,16 @@ impl PolicyTable {
         self.live.read().get(group).cloned().unwrap_or_default()
     }
 
-    /// These changes are in force, in place of those before; gives the groups for which that is another thing.
-    ///
-    /// # Errors
-    /// It could not be written down, in words; nothing changed.
-    pub(super) fn adopt(&self, next: BTreeMap<Group, Live>) -> Result<BTreeSet<Group>, String> {
+    /// These changes are in force, in place of those before; gives the groups for which that is another thing. All nodes remember them.
+    pub(super) fn adopt(&self, next: BTreeMap<Group, Live>) -> BTreeSet<Group> {
         let changed = differing(&self.live.read(), &next);
         if !changed.is_empty() {
-            self.keep(next)?;
+            self.hold(next);
         }
-        Ok(changed)
+        changed
     }
 
-    /// Adds to what was changed before, whose ends stay; durable when this returns.
+    /// Adds to what was changed before, whose ends stay; durable when this returns, but for a resume, which holds in any case.
     ///
     /// # Errors
     /// It could not be written down, in words; nothing changed.
@@ -127,22 +124,24 @@ impl PolicyTable {
         if !live.is_empty() {
             next.insert(group.clone(), live);
         }
+        if change == Change::pause(false) {
+            self.hold(next);
+            return Ok(());
+        }
         self.keep(next)
     }
 
-    /// Takes a change back, or only the parts of it that `only` gives; false when there is none.
-    ///
-    /// # Errors
-    /// It could not be written down, in words; nothing changed.
-    pub(super) fn take_back(&self, group: &Group, only: Option<&Change>) -> Result<bool, String> {
+    /// Takes a change back, or only the parts of it that `only` gives; false when there is none. It holds also where it cannot be
+    /// written: a disk may be full of what only this lets go on.
+    pub(super) fn take_back(&self, group: &Group, only: Option<&Change>) -> bool {
         let mut next = self.live.read().clone();
-        let Some(mut live) = next.remove(group) else { return Ok(false) };
+        let Some(mut live) = next.remove(group) else { return false };
         let taken = live.take_back(only);
         if !live.is_empty() {
             next.insert(group.clone(), live);
         }
-        self.keep(next)?;
-        Ok(taken)
+        self.hold(next);
+        taken
     }
 
     /// Ends the parts of changes that have expired, and says for whom.
@@ -153,22 +152,34 @@ impl PolicyTable {
         if !expired.is_empty() {
             let left = live.into_iter().map(|(group, live)| (group, live.left(now)));
             let next = left.filter(|(_, live)| !live.is_empty()).collect();
-            if let Err(error) = self.keep(next) {
-                tracing::warn!(error, "expired changes of groups stay until they can be struck out");
-                return Vec::new();
-            }
+            // A restart finds their end past again.
+            self.hold(next);
         }
         expired
     }
 
     fn keep(&self, next: BTreeMap<Group, Live>) -> Result<(), String> {
-        let noted: BTreeMap<&str, &Live> = next.iter().map(|(group, live)| (group.as_str(), live)).collect();
-        let bytes = serde_json::to_vec_pretty(&noted).map_err(|error| error.to_string())?;
-        self.notebook.write(&bytes)?;
-        *self.live.write() = next;
-        self.note_caps();
+        self.notebook.write(&noted(&next))?;
+        self.put(next);
         Ok(())
     }
+
+    /// The same for what holds also where it cannot be written yet.
+    fn hold(&self, next: BTreeMap<Group, Live>) {
+        self.notebook.write_when_possible(noted(&next));
+        self.put(next);
+    }
+
+    fn put(&self, next: BTreeMap<Group, Live>) {
+        *self.live.write() = next;
+        self.note_caps();
+    }
+}
+
+/// As the notebook has them.
+fn noted(all: &BTreeMap<Group, Live>) -> Vec<u8> {
+    let noted: BTreeMap<&str, &Live> = all.iter().map(|(group, live)| (group.as_str(), live)).collect();
+    serde_json::to_vec_pretty(&noted).expect("names and numbers have a form in JSON")
 }
 
 impl FilePolicies {
@@ -277,9 +288,31 @@ mod tests {
         assert!(again.expire(now.plus(Duration::from_hours(23))).is_empty());
         assert_eq!(again.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&big));
         assert_eq!(again.of(&big), Policy { weight: 2.0, named: true, ..Policy::default() });
-        assert_eq!(again.take_back(&big, None), Ok(true));
+        assert!(again.take_back(&big, None));
         assert_eq!(again.of(&big).weight, 4.0);
         again.change(&big, Change { paused: Some(false), ..Change::default() }, Expiry::Usual, now).unwrap();
         assert!(again.live().is_empty(), "it runs by the file");
+    }
+
+    #[test]
+    fn a_pause_ends_also_where_that_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let notebook = Notebook::at(folder.path().join("overrides.json"));
+        let table = PolicyTable::open(FilePolicies::default(), notebook.clone()).unwrap();
+        let now = Wall::from_unix_s(1_000);
+        let [a, b, c] = ["a", "b", "c"].map(|name| Group::of(&[name]));
+        for (group, expiry) in [(&a, Expiry::Never), (&b, Expiry::Never), (&c, Expiry::Usual)] {
+            table.change(group, Change::pause(true), expiry, now).unwrap();
+        }
+        std::fs::create_dir(folder.path().join("overrides.new")).unwrap();
+        assert!(table.change(&a, Change { weight: Some(2.0), ..Change::default() }, Expiry::Never, now).is_err());
+        table.change(&a, Change::pause(false), Expiry::Usual, now).unwrap();
+        assert!(table.take_back(&b, None));
+        assert_eq!(table.expire(now.plus(Duration::from_hours(24))), std::slice::from_ref(&c));
+        assert!([a, b, c].iter().all(|group| !table.of(group).paused));
+        assert!(notebook.is_behind().unwrap().contains("cannot be written"));
+        std::fs::remove_dir(folder.path().join("overrides.new")).unwrap();
+        notebook.catch_up();
+        assert!(PolicyTable::open(FilePolicies::default(), notebook).unwrap().live().is_empty());
     }
 }

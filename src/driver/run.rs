@@ -32,6 +32,7 @@ use super::{Fact, Shared, Submission, recover, replay};
 use crate::deliver::Deliver;
 use crate::engine::{BreakerState, Engine, Was};
 use crate::event::{Mono, Now, Seq};
+use crate::store::notebook::Notebook;
 use crate::store::{Error, Query, Status};
 
 /// How often gauges are set, expired changes end and the beat is shown when nothing happens.
@@ -313,6 +314,7 @@ impl Driver {
             return;
         }
         let now = self.shared.clock.now();
+        self.shared.notebooks.iter().for_each(Notebook::catch_up);
         for group in self.policies.expire(now.wall) {
             tracing::info!(%group, "a change of a group has expired");
             let policy = self.policies.of(&group);

@@ -113,16 +113,14 @@ impl SourceTable {
         Ok(())
     }
 
-    /// Lets a source run again; false when it did.
-    ///
-    /// # Errors
-    /// It could not be written down, in words; nothing changed.
-    pub(super) fn resume(&self, source: &str, engine: &mut Engine, now: Now) -> Result<bool, String> {
+    /// Lets a source run again; false when it did. It holds also where it cannot be written: a disk may be full of what only this lets
+    /// go on.
+    pub(super) fn resume(&self, source: &str, engine: &mut Engine, now: Now) -> bool {
         let mut next = self.held.read().clone();
         let there = next.remove(source).is_some();
-        self.keep(next)?;
+        self.put(next);
         self.unpark(source, engine, now);
-        Ok(there)
+        there
     }
 
     /// Ends what has expired, and says whose it was.
@@ -132,43 +130,37 @@ impl SourceTable {
         if over.is_empty() {
             return Vec::new();
         }
-        if let Err(error) = self.keep(left) {
-            tracing::warn!(error, "a source stays held until that can be struck out");
-            return Vec::new();
-        }
+        // A restart finds their end past again.
+        self.put(left);
         let expired: Vec<String> = over.into_keys().collect();
         expired.iter().for_each(|source| self.unpark(source, engine, now));
         expired
     }
 
-    /// These are held from now on and no others, as all nodes have agreed.
-    ///
-    /// # Errors
-    /// It could not be written down, in words; nothing changed.
-    pub(super) fn adopt(
-        &self,
-        next: BTreeMap<String, SourceHold>,
-        engine: &mut Engine,
-        now: Now,
-    ) -> Result<(), String> {
+    /// These are held from now on and no others, as all nodes have agreed, who remember it.
+    pub(super) fn adopt(&self, next: BTreeMap<String, SourceHold>, engine: &mut Engine, now: Now) {
         let before = self.held.read().clone();
         if before == next {
-            return Ok(());
+            return;
         }
         let paused = |all: &BTreeMap<String, SourceHold>, name: &str| {
             all.get(name).is_some_and(|hold| hold.held == Hold::Paused)
         };
         let freed: Vec<String> = before.keys().filter(|name| !paused(&next, name)).cloned().collect();
-        self.keep(next)?;
+        self.put(next);
         freed.iter().for_each(|source| self.unpark(source, engine, now));
-        Ok(())
     }
 
     fn keep(&self, next: BTreeMap<String, SourceHold>) -> Result<(), String> {
-        let bytes = serde_json::to_vec_pretty(&next).map_err(|error| error.to_string())?;
-        self.notebook.write(&bytes)?;
+        self.notebook.write(&noted(&next))?;
         *self.held.write() = next;
         Ok(())
+    }
+
+    /// The same for what holds also where it cannot be written yet.
+    fn put(&self, next: BTreeMap<String, SourceHold>) {
+        self.notebook.write_when_possible(noted(&next));
+        *self.held.write() = next;
     }
 
     /// An attempt met the pause of its event's source: its lane waits. Not when the pause has ended since.
@@ -184,4 +176,9 @@ impl SourceTable {
             engine.unpark(&lane, now);
         }
     }
+}
+
+/// As the notebook has them.
+fn noted(all: &BTreeMap<String, SourceHold>) -> Vec<u8> {
+    serde_json::to_vec_pretty(all).expect("names and numbers have a form in JSON")
 }

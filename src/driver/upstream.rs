@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::change::{Expiry, Live, UpstreamChange};
+use super::change::{Expiry, InParts as _, Live, UpstreamChange};
 use crate::engine::{Rate, Settings};
 use crate::event::Wall;
 use crate::store::notebook::Notebook;
@@ -58,19 +58,16 @@ impl UpstreamTable {
         self.live.clone()
     }
 
-    /// These changes are in force, in place of those before; whether that is another thing.
-    ///
-    /// # Errors
-    /// It could not be written down, in words; nothing changed.
-    pub(super) fn adopt(&mut self, live: Live<UpstreamChange>) -> Result<bool, String> {
+    /// These changes are in force, in place of those before; whether that is another thing. All nodes remember them.
+    pub(super) fn adopt(&mut self, live: Live<UpstreamChange>) -> bool {
         let changed = live != self.live;
         if changed {
-            self.keep(live)?;
+            self.hold(live);
         }
-        Ok(changed)
+        changed
     }
 
-    /// Adds to what was changed before, whose ends stay; durable when this returns.
+    /// Adds to what was changed before, whose ends stay; durable when this returns, but for a resume, which holds in any case.
     ///
     /// # Errors
     /// It could not be written down, in words; nothing changed.
@@ -78,18 +75,20 @@ impl UpstreamTable {
         let mut live = self.live.clone();
         // No file pauses the upstream.
         live.put(change, expiry, false, now);
+        if change == UpstreamChange::pause(false) {
+            self.hold(live);
+            return Ok(());
+        }
         self.keep(live)
     }
 
-    /// Takes the change back, or only the parts of it that `only` gives; false when there is none.
-    ///
-    /// # Errors
-    /// It could not be written down, in words; nothing changed.
-    pub(super) fn take_back(&mut self, only: Option<&UpstreamChange>) -> Result<bool, String> {
+    /// Takes the change back, or only the parts of it that `only` gives; false when there is none. It holds also where it cannot be
+    /// written: a disk may be full of what only this lets go on.
+    pub(super) fn take_back(&mut self, only: Option<&UpstreamChange>) -> bool {
         let mut live = self.live.clone();
         let taken = live.take_back(only);
-        self.keep(live)?;
-        Ok(taken)
+        self.hold(live);
+        taken
     }
 
     /// Ends the parts of changes that have expired; whether one has.
@@ -97,19 +96,27 @@ impl UpstreamTable {
         if !self.live.is_over(now) {
             return false;
         }
-        let struck = self.keep(self.live.clone().left(now));
-        if let Err(error) = &struck {
-            tracing::warn!(error, "an expired change of the upstream stays until it can be struck out");
-        }
-        struck.is_ok()
+        // A restart finds their end past again.
+        self.hold(self.live.clone().left(now));
+        true
     }
 
     fn keep(&mut self, live: Live<UpstreamChange>) -> Result<(), String> {
-        let bytes = serde_json::to_vec_pretty(&live).map_err(|error| error.to_string())?;
-        self.notebook.write(&bytes)?;
+        self.notebook.write(&noted(&live))?;
         self.live = live;
         Ok(())
     }
+
+    /// The same for what holds also where it cannot be written yet.
+    fn hold(&mut self, live: Live<UpstreamChange>) {
+        self.notebook.write_when_possible(noted(&live));
+        self.live = live;
+    }
+}
+
+/// As the notebook has them.
+fn noted(live: &Live<UpstreamChange>) -> Vec<u8> {
+    serde_json::to_vec_pretty(live).expect("numbers have a form in JSON")
 }
 
 #[cfg(test)]
@@ -133,10 +140,10 @@ mod tests {
         assert!(!again.expire(now.plus(Duration::from_hours(23))));
         assert!(again.expire(now.plus(Duration::from_hours(24))));
         assert_eq!((again.settings().slots, again.is_paused()), (8, false), "each part ends by itself");
-        assert_eq!(again.take_back(None), Ok(true));
+        assert!(again.take_back(None));
         assert_eq!(again.settings().slots, 100);
         assert_eq!(UpstreamTable::open(Settings::default(), notebook()).unwrap().live(), Live::default());
-        assert_eq!(again.take_back(None), Ok(false));
+        assert!(!again.take_back(None));
     }
 
     #[test]
@@ -147,5 +154,34 @@ mod tests {
         let change = UpstreamChange { paused: Some(true), ..UpstreamChange::default() };
         assert!(table.change(change, Expiry::Never, Wall(0)).unwrap_err().contains("cannot be written"));
         assert!(!table.is_paused());
+    }
+
+    #[test]
+    fn a_pause_ends_also_where_that_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let notebook = Notebook::at(folder.path().join("upstream.json"));
+        let now = Wall::from_unix_s(1_000);
+        let in_the_way = folder.path().join("upstream.new");
+        let paused = |expiry| {
+            let mut table = UpstreamTable::open(Settings::default(), notebook.clone()).unwrap();
+            table.change(UpstreamChange::pause(true), expiry, now).unwrap();
+            std::fs::create_dir(&in_the_way).unwrap();
+            table
+        };
+        let ended = |table: &UpstreamTable| {
+            assert!(!table.is_paused() && notebook.is_behind().unwrap().contains("cannot be written"));
+            std::fs::remove_dir(&in_the_way).unwrap();
+            notebook.catch_up();
+            assert!(!UpstreamTable::open(Settings::default(), notebook.clone()).unwrap().is_paused());
+        };
+        let mut table = paused(Expiry::Never);
+        table.change(UpstreamChange::pause(false), Expiry::Usual, now).unwrap();
+        ended(&table);
+        let mut table = paused(Expiry::Never);
+        assert!(table.take_back(None));
+        ended(&table);
+        let mut table = paused(Expiry::Usual);
+        assert!(table.expire(now.plus(Duration::from_hours(24))));
+        ended(&table);
     }
 }

@@ -145,6 +145,11 @@ impl Table {
         Self { settings, router, sources, carriers, gone }
     }
 
+    /// A path as records show it: as it came where a source takes it, for then it is what the file says.
+    pub(super) fn shown(&self, path: &str, is_known: bool) -> String {
+        if is_known { head::shown(path.as_bytes()) } else { head::shown(self.router.masked(path).as_bytes()) }
+    }
+
     fn find<'t, 'p>(&'t self, path: &'p str, now: Mono) -> Result<Found<'t, 'p>, Refused> {
         let Some(found) = self.router.find(path) else {
             let gone = Router::new(self.gone.iter().filter(|(_, until)| *until > now).map(|(path, _)| path));

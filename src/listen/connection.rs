@@ -38,6 +38,10 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 /// Requests at a time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 200;
 
+/// How long whoever had begun a head may take to finish it, once a listener ends or is about to. Nobody else is waited for so idly: a
+/// sender whose request was not read repeats it, elsewhere or later.
+const LAST_HEAD: Duration = Duration::from_secs(1);
+
 /// Which protocol a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -211,6 +215,13 @@ impl Connection {
         }
     }
 
+    /// Whether all that is under way is a head that has not come whole.
+    fn is_in_a_head(&self, protocol: Protocol) -> bool {
+        // On HTTP/2 bytes between requests are mostly not a head, and an answer may still be going out.
+        let between = self.head_since.load(Ordering::Relaxed) > 0 && protocol == Protocol::Http1;
+        self.active.load(Ordering::Relaxed) == 0 && (between || !self.has_asked())
+    }
+
     /// What the watchdog has to do now, and when it has to look again.
     fn judge(&self, limits: &Limits, protocol: Protocol) -> Watch {
         let now = self.clock.now().mono;
@@ -291,9 +302,11 @@ where
             }
             () = &mut over, if !ending => {
                 ending = true;
+                look = LAST_HEAD;
                 served.as_mut().graceful_shutdown();
             }
             () = unconstrained(tokio::time::sleep(look)) => match connection.judge(&limits, protocol) {
+                _ if ending && connection.is_in_a_head(protocol) => return,
                 Watch::Again(after) => look = after,
                 Watch::Cut => return,
                 Watch::End if ending => return,
@@ -397,6 +410,19 @@ mod tests {
         assert_eq!(c.judge(&limits(), Protocol::Http1), Watch::Again(Duration::from_secs(6)));
         clock.advance(Duration::from_secs(6));
         assert_eq!(c.judge(&limits(), Protocol::Http1), Watch::Cut);
+    }
+
+    #[test]
+    fn half_a_head_does_not_hold_up_the_end() {
+        let clock = Arc::new(TestClock::at(Wall::from_unix_s(1)));
+        let c = connection(&clock);
+        assert!(c.is_in_a_head(Protocol::Http1) && c.is_in_a_head(Protocol::Http2), "its first request is not there");
+        let active = c.begin();
+        assert!(!c.is_in_a_head(Protocol::Http1), "one was read, and its body may come");
+        drop(active);
+        assert!(!c.is_in_a_head(Protocol::Http1), "its answer may still be going out");
+        c.bytes_came();
+        assert!(c.is_in_a_head(Protocol::Http1) && !c.is_in_a_head(Protocol::Http2));
     }
 
     #[test]

@@ -117,6 +117,8 @@ impl Stay {
                 }
             };
             tokio::select! {
+                // In this order: what holds now decides, not what held while the rest passed.
+                biased;
                 changed = stages.changed() => if changed.is_err() {
                     // The listener is gone: we are ending all the same.
                     return tokio::time::sleep(LAME_DUCK).await;

@@ -44,7 +44,7 @@ impl Came<'_> {
             reason: reason.into(),
             message,
             method: head::shown(self.parts.method.as_str().as_bytes()),
-            path: head::shown(self.parts.uri.path().as_bytes()),
+            path: self.table.shown(self.parts.uri.path(), self.found.is_some()),
             headers: head::masked(&self.parts.headers, &self.table.carriers),
             body_bytes: self.body_bytes,
         };

@@ -21,6 +21,9 @@ pub(super) type Reply = Response<Full<Bytes>>;
 const EVENT_ID: HeaderName = HeaderName::from_static("fairlane-event-id");
 const DUPLICATE_OF: HeaderName = HeaderName::from_static("fairlane-duplicate-of");
 
+/// What the names of our own header lines begin with.
+const OURS: &str = "fairlane-";
+
 /// Why a request did not become an event.
 #[derive(Debug)]
 pub(super) enum Refused {
@@ -151,16 +154,26 @@ pub(super) fn handshake(answer: verify::Reply) -> Reply {
     reply
 }
 
-/// The upstream's own answer: its status, its body and the header lines that are not of one connection (RFC 9110 §7.6.1).
+/// The upstream's own answer: its status, its body and the header lines that are not of one connection (RFC 9110 §7.6.1), nor words
+/// between the upstream and this gateway.
 pub(super) fn relayed(answer: Answered) -> Reply {
     let Answered { status, mut headers, body } = answer;
     drop_hop_by_hop(&mut headers);
+    drop_ours(&mut headers);
     // The length is that of the body as we have it, and is written with it.
     headers.remove(CONTENT_LENGTH);
     let mut reply = Response::new(Full::new(body));
     *reply.status_mut() = status;
     *reply.headers_mut() = headers;
     reply
+}
+
+/// What begins with our name is said by us, or to us (`Fairlane-Retry-Scope`): a sender must be able to believe it.
+fn drop_ours(headers: &mut HeaderMap) {
+    let ours: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(OURS)).cloned().collect();
+    for name in ours {
+        headers.remove(name);
+    }
 }
 
 fn drop_hop_by_hop(headers: &mut HeaderMap) {
@@ -180,7 +193,9 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
 pub(super) fn unanswered(why: Unanswered, answers: &Answers, jitter: f64) -> Reply {
     let (status, after) = match why {
         Unanswered::Waited | Unanswered::Timeout => (StatusCode::GATEWAY_TIMEOUT, None),
-        Unanswered::TooLong | Unanswered::BrokeOff | Unanswered::Failed { .. } => (StatusCode::BAD_GATEWAY, None),
+        Unanswered::TooLong | Unanswered::BrokeOff | Unanswered::NoStatus | Unanswered::Failed { .. } => {
+            (StatusCode::BAD_GATEWAY, None)
+        }
         // A second at least: zero would ask for a repeat at once.
         Unanswered::Broken(left) => {
             (answers.unavailable, Some(left.max(Duration::from_secs(1)).as_secs_f64().ceil() as u64))
@@ -324,8 +339,9 @@ mod tests {
         assert!(all.iter().all(|name| Shed::NAMES.contains(name)), "{all:?}");
         let spans = [Unanswered::Broken(Duration::ZERO), Unanswered::WouldWait(Duration::ZERO)];
         let before = [Unanswered::Paused, Unanswered::Full, Unanswered::Draining, Unanswered::Waited];
-        let after = [Unanswered::Timeout, Unanswered::TooLong, Unanswered::Memory, Unanswered::BrokeOff];
-        let all: Vec<&str> = spans.into_iter().chain(before).chain(after).map(Unanswered::as_str).collect();
+        let after = [Unanswered::Timeout, Unanswered::TooLong, Unanswered::Memory];
+        let odd = [Unanswered::BrokeOff, Unanswered::NoStatus];
+        let all: Vec<&str> = spans.into_iter().chain(before).chain(after).chain(odd).map(Unanswered::as_str).collect();
         assert_eq!(all.len(), Unanswered::NAMES.len());
         assert!(all.iter().all(|name| Unanswered::NAMES.contains(name)), "{all:?}");
         for refused in [Refused::Method(Vec::new()), Refused::TooLarge(1), Refused::TooSlow(1)] {

@@ -69,6 +69,15 @@ impl Pattern {
         })
     }
 
+    /// How many segments at the beginning of `path` are literally this pattern's.
+    fn literal(&self, path: &str) -> usize {
+        let own = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(literal) => Some(&**literal),
+            Segment::Name(_) | Segment::Rest => None,
+        });
+        segments(path).zip(own).take_while(|(part, own)| Some(*part) == *own).count()
+    }
+
     /// Whether two patterns take the same paths with the same precedence, so that neither could win.
     #[must_use]
     pub fn conflicts(&self, other: &Self) -> bool {
@@ -78,9 +87,8 @@ impl Pattern {
     /// The `{name}` segments of `path` when it belongs here, still percent-encoded.
     fn matches<'p>(&self, path: &'p str) -> Option<Vec<(&str, &'p str)>> {
         let mut found = Vec::new();
-        let rest = path.strip_prefix('/')?;
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let mut parts = rest.split('/').filter(|p| !p.is_empty());
+        path.strip_prefix('/')?;
+        let mut parts = segments(path);
         for segment in &self.segments {
             match segment {
                 Segment::Rest => return Some(found),
@@ -120,6 +128,11 @@ impl Pattern {
     }
 }
 
+/// The segments of a path, empty ones left out.
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|part| !part.is_empty())
+}
+
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
@@ -146,6 +159,23 @@ impl Router {
         let mut order: Vec<_> = patterns.into_iter().cloned().enumerate().map(|(i, p)| (p, i)).collect();
         order.sort_by(|a, b| a.0.precedence(&b.0));
         Self { order }
+    }
+
+    /// A path that no source takes as records show it: some senders have a secret in their path, and a wrong one need not be far from a
+    /// right one. What the nearest pattern says literally is shown, or else the first segment; of the rest only its length.
+    #[must_use]
+    pub fn masked(&self, path: &str) -> String {
+        let literal = self.order.iter().map(|(pattern, _)| pattern.literal(path)).max().unwrap_or(0);
+        let (shown, rest): (Vec<_>, Vec<_>) =
+            segments(path).enumerate().partition(|(number, _)| *number < literal.max(1));
+        let mut masked: String = shown.iter().map(|(_, part)| format!("/{part}")).collect();
+        let bytes: usize = rest.iter().map(|(_, part)| part.len() + 1).sum();
+        match bytes.checked_sub(1) {
+            Some(bytes) => masked.push_str(&format!("/*** ({bytes} bytes)")),
+            None if masked.is_empty() => masked.push('/'),
+            None => {}
+        }
+        masked
     }
 
     /// The most specific source for `path` (no query).
@@ -177,6 +207,16 @@ mod tests {
         assert_eq!(index("/hooks/"), Some(5));
         assert_eq!(index("/other"), Some(0));
         assert_eq!(index("/"), Some(0));
+    }
+
+    #[test]
+    fn of_a_path_that_no_source_takes_only_what_is_known_is_shown() {
+        let r = router(&["/hooks/{store}/new", "/hooks/in/erp"]);
+        assert_eq!(r.masked("/hooks/in/s3cret/x"), "/hooks/in/*** (8 bytes)");
+        assert_eq!(r.masked("/hooks/shop/s3cret"), "/hooks/*** (11 bytes)");
+        assert_eq!(r.masked("/services/T0/B0/s3cret"), "/services/*** (12 bytes)");
+        assert_eq!(r.masked("/favicon.ico"), "/favicon.ico");
+        assert_eq!((r.masked("/"), r.masked(""), r.masked("//")), ("/".into(), "/".into(), "/".into()));
     }
 
     #[test]

@@ -26,6 +26,9 @@ use super::tls::Certificates;
 /// process hands over to another, and then the kernel has senders try again a second later.
 const BACKLOG: i32 = 4096;
 
+/// How long a listener that ends waits for TLS handshakes: a network's few round trips.
+const HANDSHAKES: Duration = Duration::from_secs(1);
+
 /// A socket that is bound and not yet served.
 #[derive(Debug)]
 pub struct Bound {
@@ -131,7 +134,10 @@ impl Serving {
     /// future leaves those that are still open to their end with the process.
     pub async fn drain(self) {
         let (leftover, handshakes) = self.end(true).await;
-        handshakes.closed().await;
+        // Whoever is still shaking hands has asked nothing.
+        if tokio::time::timeout(HANDSHAKES, handshakes.closed()).await.is_err() {
+            tracing::debug!("TLS handshakes that were not finished are left to the end of the process");
+        }
         leftover.gone().await;
     }
 

@@ -7,7 +7,7 @@ pub mod sim;
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -64,6 +64,14 @@ pub trait Disk: Send + Sync + 'static {
     ///
     /// Those of the file system.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Whether what has this name is still this open file. A file that was deleted, moved away or replaced takes every write, and nobody
+    /// will find them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system, where it does not know; a name that is gone is no error.
+    fn is_at(&self, path: &Path, file: &dyn DiskFile) -> io::Result<bool>;
 
     /// Bytes that may still be written below `dir`.
     ///
@@ -131,6 +139,13 @@ pub trait DiskFile: Send + Sync + 'static {
     ///
     /// Those of the file system.
     fn size(&self) -> io::Result<u64>;
+
+    /// What no other open file of this file system has: device and inode.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    fn identity(&self) -> io::Result<(u64, u64)>;
 }
 
 /// The operating system's file system. Files are made with mode 0600, directories with 0700.
@@ -183,6 +198,14 @@ impl Disk for Real {
         fs::File::open(dir)?.sync_all()
     }
 
+    fn is_at(&self, path: &Path, file: &dyn DiskFile) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(found) => Ok((found.dev(), found.ino()) == file.identity()?),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn free(&self, dir: &Path) -> io::Result<u64> {
         let numbers = rustix::fs::statvfs(dir)?;
         Ok(numbers.f_bavail.saturating_mul(numbers.f_frsize))
@@ -220,5 +243,10 @@ impl DiskFile for fs::File {
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        let found = self.metadata()?;
+        Ok((found.dev(), found.ino()))
     }
 }

@@ -61,6 +61,23 @@ pub struct Settings {
     pub retention: Retention,
 }
 
+/// Segments that an empty store has: the one that is written, and the next one.
+const EMPTY_SEGMENTS: u64 = 2;
+
+/// Bytes of an empty store's index: fjall takes the room of a journal at once.
+const EMPTY_INDEX_BYTES: u64 = 64 << 20;
+
+impl Settings {
+    /// The smallest [`Settings::max_bytes`] with which a store takes events: an empty store, one segment of events, and the margin of
+    /// room below which nobody's are taken. A whole number of MiB.
+    #[must_use]
+    pub fn least_bytes(min_free: u64) -> u64 {
+        let taken = (EMPTY_SEGMENTS + 1) * Options::default().segment_bytes + EMPTY_INDEX_BYTES;
+        // The margin is at most an eighth of the whole, which is a seventh of the rest.
+        (taken + min_free.min(taken.div_ceil(7))).next_multiple_of(1 << 20)
+    }
+}
+
 /// What tests and the spool set differently; the defaults are those of the store that serves.
 #[derive(Clone)]
 pub struct Options {
@@ -366,5 +383,40 @@ fn join(threads: Vec<JoinHandle<()>>) {
     for thread in threads {
         // A thread that panicked has printed why; there is nothing left to do with it here.
         drop(thread.join());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    fn open(dir: &Path, max_bytes: u64, min_free: u64) -> Embedded {
+        let day = Duration::from_hours(24);
+        let settings = Settings {
+            path: dir.join("data"),
+            durability: Durability::Os,
+            max_bytes: Some(max_bytes),
+            min_free,
+            retention: Retention { delivered: day, dead: day, suppressed: day },
+        };
+        let store = Embedded::open(settings, Arc::new(SystemClock)).unwrap();
+        store.upkeep().unwrap();
+        store
+    }
+
+    #[test]
+    fn the_smallest_store_takes_events_and_an_empty_one_is_as_large_as_is_said() {
+        for min_free in [0, 5 << 20, 100 << 20] {
+            let dir = tempfile::tempdir().unwrap();
+            let least = Settings::least_bytes(min_free);
+            let store = open(dir.path(), least, min_free);
+            assert_eq!(store.admits(&Group::fallback()), Ok(()), "{least} with {min_free} free");
+            let empty = EMPTY_SEGMENTS * store.core.options.segment_bytes + EMPTY_INDEX_BYTES;
+            assert_eq!(store.usage().bytes.next_multiple_of(1 << 20), empty);
+            drop(store);
+            let dir = tempfile::tempdir().unwrap();
+            assert_eq!(open(dir.path(), empty, min_free).admits(&Group::fallback()), Err(Refusal::Full));
+        }
     }
 }

@@ -338,6 +338,20 @@ impl Scheme {
         }
     }
 
+    /// The headers in which a sender's secret itself stands, or what serves as one: whoever reads them can send in its name. A
+    /// signature is none, for it fits one request only.
+    #[must_use]
+    pub fn secret_headers(&self) -> Vec<HeaderName> {
+        match self {
+            Self::Token(token) => token.headers.clone(),
+            Self::Jwt(jwt) => vec![jwt.header.clone()],
+            Self::Basic(_) => vec![http::header::AUTHORIZATION],
+            Self::None | Self::Form(_) | Self::Posted(_) | Self::Inside(_) | Self::Fetched(_) | Self::Signed(_) => {
+                Vec::new()
+            }
+        }
+    }
+
     /// Whether the knobs fit each other. Every preset passes; a generic scheme may not.
     ///
     /// # Errors

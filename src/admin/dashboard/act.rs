@@ -21,6 +21,8 @@ async fn done(form: Form, back: &str, act: impl AsyncFnOnce(&Visit, &Fields) -> 
     let Form { visit, fields } = form;
     match act(&visit, &fields).await {
         Ok(notice) => {
+            let unwritten = visit.admin.handle.unwritten().map(|said| format!(" But {said}."));
+            let notice = notice + unwritten.as_deref().unwrap_or_default();
             if let Some(seat) = &visit.seat {
                 visit.admin.dashboard.sessions.leave_notice(seat, notice);
             }

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::IgnoredAny;
 
 use crate::admin::words;
+use crate::driver::SourceInfo;
 
 /// Bytes of a body that a page shows; the rest is for the download.
 const TEXT_MAX: usize = 256 << 10;
@@ -30,17 +31,48 @@ pub(super) struct Shown {
     pub(super) size: String,
 }
 
-/// A header's value as pages show it: one that may be a secret is masked.
-pub(super) fn header(name: &HeaderName, value: &HeaderValue) -> String {
-    if is_telling(name) {
-        return format!("*** ({} bytes)", value.len());
-    }
-    words::safe(&String::from_utf8_lossy(value.as_bytes()))
+/// Headers that hold no secret whatever a source expects; of a source that is gone no others are shown.
+const PLAIN: [&str; 10] = [
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "date",
+    "host",
+    "user-agent",
+    "fairlane-event-id",
+];
+
+/// Which headers of an event hold what opens a door.
+pub(super) struct Telling {
+    /// Where some source expects its secret. That of any counts: events outlive a change of their source.
+    expected: Vec<HeaderName>,
+    /// The event's source is not in the file any more, so nobody knows where it expected its secret.
+    is_gone: bool,
 }
 
-/// Whether a header's value may be a secret.
-pub(super) fn is_telling(name: &HeaderName) -> bool {
-    TELLING.iter().any(|word| name.as_str().contains(word))
+impl Telling {
+    /// Of events of `source`, where these are the sources.
+    pub(super) fn of(source: &str, sources: &[SourceInfo]) -> Self {
+        let expected = sources.iter().flat_map(|source| source.secret_headers.iter().cloned()).collect();
+        Self { expected, is_gone: sources.iter().all(|there| *there.name != *source) }
+    }
+
+    /// Whether this header's value may be a secret.
+    pub(super) fn holds(&self, name: &HeaderName) -> bool {
+        let by_name = TELLING.iter().any(|word| name.as_str().contains(word));
+        by_name || self.expected.contains(name) || (self.is_gone && !PLAIN.contains(&name.as_str()))
+    }
+
+    /// A header's value as pages show it: one that may be a secret is masked.
+    pub(super) fn shown(&self, name: &HeaderName, value: &HeaderValue) -> String {
+        if self.holds(name) {
+            return format!("*** ({} bytes)", value.len());
+        }
+        words::safe(&String::from_utf8_lossy(value.as_bytes()))
+    }
 }
 
 /// The body of a request with these headers.
@@ -181,11 +213,32 @@ mod tests {
         assert_eq!(of("application/json", "\"a\u{202e}b\"".as_bytes()).1, "\"a\\u{202e}b\"");
     }
 
+    fn source(name: &str, secret_headers: &[&'static str]) -> SourceInfo {
+        SourceInfo {
+            name: name.into(),
+            path: name.to_owned(),
+            methods: Vec::new(),
+            verify: String::new(),
+            key: None,
+            key_signed: false,
+            secrets: Vec::new(),
+            secret_headers: secret_headers.iter().copied().map(HeaderName::from_static).collect(),
+        }
+    }
+
     #[test]
     fn a_header_that_opens_a_door_is_masked() {
-        let shown = |name: &'static str| header(&HeaderName::from_static(name), &HeaderValue::from_static("x"));
-        assert_eq!(shown("authorization"), "*** (1 bytes)");
-        assert_eq!(shown("x-gitlab-token"), "*** (1 bytes)");
-        assert_eq!(shown("x-shopify-hmac-sha256"), "x");
+        let sources = [source("shop", &[]), source("erp", &["x-api"])];
+        let shown = |of: &str, name: &'static str| {
+            Telling::of(of, &sources).shown(&HeaderName::from_static(name), &HeaderValue::from_static("x"))
+        };
+        assert_eq!(shown("shop", "authorization"), "*** (1 bytes)");
+        assert_eq!(shown("shop", "x-gitlab-token"), "*** (1 bytes)");
+        assert_eq!(shown("shop", "x-shopify-hmac-sha256"), "x");
+        assert_eq!(shown("erp", "x-api"), "*** (1 bytes)", "the source expects its secret there");
+        assert_eq!(shown("shop", "x-api"), "*** (1 bytes)", "the event came before its source was changed");
+        assert_eq!(shown("erp", "x-group"), "x");
+        assert_eq!(shown("gone", "x-group"), "*** (1 bytes)", "nobody knows where it expected its secret");
+        assert_eq!(shown("gone", "content-type"), "x");
     }
 }

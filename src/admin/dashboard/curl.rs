@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::body::is_telling;
+use super::body::Telling;
 use crate::event::Event;
 
 /// Longer bodies make no command that anybody pastes.
@@ -13,13 +13,13 @@ const BODY_MAX: usize = 64 << 10;
 const MADE: [&str; 2] = ["content-length", "host"];
 
 /// The command, to `upstream` unless the person changes that. Headers that may be secrets are left out, and named.
-pub(super) fn command(event: &Event, upstream: &str) -> String {
+pub(super) fn command(event: &Event, telling: &Telling, upstream: &str) -> String {
     let target = event.forward.as_deref().unwrap_or(&event.target);
     let mut lines = vec![format!("curl -X {} \"$UPSTREAM\"{}", event.method, quoted(target))];
     let mut left_out = Vec::new();
     for (name, value) in event.headers.iter().filter(|(name, _)| !MADE.contains(&name.as_str())) {
         match value.to_str() {
-            Ok(value) if !is_telling(name) => lines.push(format!("  -H {}", quoted(&format!("{name}: {value}")))),
+            Ok(value) if !telling.holds(name) => lines.push(format!("  -H {}", quoted(&format!("{name}: {value}")))),
             _ => left_out.push(name.as_str()),
         }
     }

@@ -10,7 +10,7 @@ use super::{Visit, body, curl, waits};
 use crate::admin::api::{event_id, rfc3339};
 use crate::admin::problem::Problem;
 use crate::admin::words;
-use crate::driver::{AttemptNote, Story};
+use crate::driver::{AttemptNote, SourceInfo, Story};
 use crate::event::{Event, KeySource};
 
 #[derive(Template)]
@@ -74,7 +74,7 @@ async fn made(visit: &Visit, shell: Shell, id: String) -> Result<Page, Problem> 
         facts,
         attempts: attempts.iter().map(Attempt::of).collect(),
         duplicate_of: record.duplicate_of.map(|id| id.to_string()),
-        whole: event.map(|event| Whole::of(&event, &upstream(visit))),
+        whole: event.map(|event| Whole::of(&event, &handle.sources(), &upstream(visit))),
     })
 }
 
@@ -97,9 +97,12 @@ fn key_words(source: &KeySource) -> String {
 }
 
 impl Whole {
-    fn of(event: &Event, upstream: &str) -> Self {
-        let headers = event.headers.iter().map(|(name, value)| (name.to_string(), body::header(name, value))).collect();
-        Self { headers, body: body::shown(&event.headers, &event.body), curl: curl::command(event, upstream) }
+    fn of(event: &Event, sources: &[SourceInfo], upstream: &str) -> Self {
+        let telling = body::Telling::of(&event.source, sources);
+        let headers =
+            event.headers.iter().map(|(name, value)| (name.to_string(), telling.shown(name, value))).collect();
+        let curl = curl::command(event, &telling, upstream);
+        Self { headers, body: body::shown(&event.headers, &event.body), curl }
     }
 }
 

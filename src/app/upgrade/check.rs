@@ -15,6 +15,7 @@ pub(in crate::app) async fn check(given: &Given) -> anyhow::Result<()> {
     open::check(&config.store, &given.clock).await?;
     token::of(&config.admin, folder)?;
     let notebook = Notebook::at(folder.join(super::super::OVERRIDES));
-    driver::readable(config.engine(), config.policies(), &notebook).map_err(anyhow::Error::msg)?;
+    let unreadable = driver::unreadable(config.engine(), config.policies(), &notebook);
+    anyhow::ensure!(unreadable.is_empty(), "{}", unreadable.join("\n"));
     otlp::check(config.otlp.as_deref())
 }

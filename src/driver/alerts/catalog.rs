@@ -294,12 +294,14 @@ impl Kind {
                 severity: Page,
                 after: s(0),
                 clear: s(10),
-                when: "the last new events could not be written to the disk (it is full, or read-only), or have been on their way for 4 s; \
+                when: "the last new events could not be written to the disk (it is full, or read-only), or have been on their way for 4 s, or the \
+                       data folder is no longer where it was (deleted, moved, replaced); \
                        until new events can be written for 10 s",
                 means: "New events get 503, and many senders never repeat. What cannot be written down cannot be delivered either, so \
                         deliveries may stand still. Nothing that was answered 200 is lost.",
                 remedy: "Look at the disk: is it full, was it remounted read-only, does it hang? (dmesg says.) Nothing has to be done here: \
-                         it is tried again every second.",
+                         it is tried again every second. Was the data folder deleted or moved? Put it back. Where it is gone for good, what \
+                         waits is in the process alone: let it be delivered before you stop it.",
                 press: &["fairlane doctor"],
             },
             Self::StorePollAge => Row {

@@ -319,6 +319,11 @@ impl Disk for Sim {
         Ok(Arc::new(SimFile { sim: self.clone(), number }))
     }
 
+    fn is_at(&self, path: &Path, file: &dyn DiskFile) -> io::Result<bool> {
+        let number = self.with(|world| Ok(world.seen.get(path).copied()))?;
+        Ok(number.map(|number| (0, number as u64)) == Some(file.identity()?))
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>> {
         self.with(|world| {
             let inside = world.seen.iter().filter(|(path, _)| path.parent() == Some(dir));
@@ -394,6 +399,10 @@ impl DiskFile for SimFile {
             content.seen.resize(length.max(usize_of(size)), 0);
             Ok(())
         })
+    }
+
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        Ok((0, self.number as u64))
     }
 
     fn size(&self) -> io::Result<u64> {

@@ -22,7 +22,18 @@ const NAME: &str = "fairlane store ";
 
 /// The lock of a data directory, held as long as this lives. The system lets go of it when the process ends, however it ends.
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Lock {
+    /// Whether the lock is still the one of this directory: it is not where the directory was deleted, moved away, or hidden by a mount.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(super) fn is_in_place(&self, dir: &Path) -> io::Result<bool> {
+        Real.is_at(&dir.join("lock"), &self.file)
+    }
 }
 
 fn failed(path: &Path, error: &io::Error) -> Error {
@@ -100,7 +111,7 @@ fn take_lock(dir: &Path) -> Result<Lock, Error> {
         .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
     // The number is a courtesy to the next one; on a full disk the lock holds without it.
     drop(written);
-    Ok(Lock { _file: file })
+    Ok(Lock { file })
 }
 
 /// Whether nobody has the store in a directory open, if there is one. Changes nothing.

@@ -20,6 +20,9 @@ const PAGE: usize = 10_000;
 pub(super) struct Admission {
     /// Why nobody may; the text says how much room there is.
     pub(super) full: Option<String>,
+    /// The store's files are not where they were, or nothing can be learned of the disk: what would be written now might be found by
+    /// nobody. In words.
+    pub(super) lost: Option<String>,
     /// Memory is full of what the index does not take.
     pub(super) index_is_behind: bool,
     /// The last new events could not be written, and why. Those that come are tried all the same.
@@ -30,14 +33,25 @@ pub(super) struct Admission {
 
 impl Admission {
     pub(super) fn admits(&self, group: &Group) -> Result<(), Refusal> {
+        if self.lost.is_some() {
+            return Err(Refusal::Unavailable);
+        }
         if self.full.is_some() || self.index_is_behind {
             return Err(Refusal::Full);
         }
         if self.refused.contains(group) { Err(Refusal::GroupTooLarge) } else { Ok(()) }
     }
 
+    /// Why new events cannot be kept just now, as far as is known without one that comes.
+    pub(super) fn failing(&self) -> Option<Refusal> {
+        self.lost.as_ref().map(|_| Refusal::Unavailable).or(self.failing)
+    }
+
     /// Whether events may be appended at all; which groups may is asked before.
     pub(super) fn append(&self) -> Result<(), Error> {
+        if let Some(reason) = &self.lost {
+            return Err(Error::Unavailable(reason.clone()));
+        }
         match &self.full {
             Some(reason) => Err(Error::Full(reason.clone())),
             None if self.index_is_behind => {

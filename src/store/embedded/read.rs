@@ -285,6 +285,6 @@ pub(super) fn usage(core: &Core) -> Usage {
         room_bytes,
         answered: None,
         spool: None,
-        failing: core.admission.read().failing,
+        failing: core.admission.read().failing(),
     }
 }

@@ -13,6 +13,7 @@
 //! history with it, so nothing is given up for its age until the clock has run evenly for a while (`store/evenness.rs`).
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -80,12 +81,41 @@ fn let_go(core: &Core, requests: &SyncSender<Request>) -> Result<(), Error> {
 
 /// Looks how much room there is.
 pub(super) fn measure(core: &Core) {
-    let free = core.options.disk.free(&core.settings.path).unwrap_or_else(|error| {
-        tracing::warn!(%error, "cannot see how much space is free");
-        u64::MAX
-    });
+    let free = core.options.disk.free(&core.settings.path);
+    note_lost(core, free.as_ref().err());
+    // What cannot be measured refuses by another name, and gives up no history.
+    let free = free.unwrap_or(u64::MAX);
     let index_bytes = core.index.read().as_ref().map_or(0, crate::store::index::Index::bytes);
     *core.measured.lock() = Measured { free, index_bytes };
+}
+
+/// Notes whether what is written now would be found again; said once, and once more when it would.
+fn note_lost(core: &Core, unmeasured: Option<&io::Error>) {
+    let lost = lost(core, unmeasured);
+    let mut admission = core.admission.write();
+    match (&admission.lost, &lost) {
+        (None, Some(reason)) => tracing::error!(
+            reason,
+            "new events are refused: nobody would find them after this process. Put the folder back where it was; where it was deleted, \
+             what is waiting is in this process alone: let it be delivered, then start again"
+        ),
+        (Some(_), None) => tracing::info!("the store's files are where they were: new events are taken again"),
+        _ => {}
+    }
+    admission.lost = lost;
+}
+
+fn lost(core: &Core, unmeasured: Option<&io::Error>) -> Option<String> {
+    let folder = core.settings.path.display();
+    let head = core.work.lock().head;
+    let lock = core.lock.lock().as_ref().map_or(Ok(true), |lock| lock.is_in_place(&core.settings.path));
+    match lock.and_then(|there| Ok(there && core.segments.is_in_place(head)?)) {
+        Ok(true) => unmeasured.map(|error| format!("nothing can be learned of the disk of {folder}: {error}")),
+        Ok(false) => {
+            Some(format!("{folder} is no longer what it was: it was deleted, moved or replaced, or its files were"))
+        }
+        Err(error) => Some(format!("{folder} cannot be looked at: {error}")),
+    }
 }
 
 fn fill_reserve(core: &Core) {

@@ -114,6 +114,16 @@ impl Segments {
         Ok(file)
     }
 
+    /// Whether a segment's file is still where it was made; what is no longer there nobody reads after this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(in crate::store) fn is_in_place(&self, number: u32) -> io::Result<bool> {
+        let file = self.open(number)?;
+        self.disk.is_at(&self.path(number), &*file)
+    }
+
     /// The segment behind the present one, made or found: of `size` bytes, all zero.
     ///
     /// # Errors
