@@ -1,5 +1,4 @@
 //! The data folder of a gateway that runs or is started: gone, moved, with a damaged notebook, without room for one.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
