@@ -260,7 +260,16 @@ impl SourceInfo {
     /// One of which nothing is known but its name.
     fn gone(name: Arc<str>) -> Self {
         let (path, verify) = (String::new(), String::new());
-        Self { name, path, methods: Vec::new(), verify, key: None, key_signed: false, secrets: Vec::new() }
+        Self {
+            name,
+            path,
+            methods: Vec::new(),
+            verify,
+            key: None,
+            key_signed: false,
+            secrets: Vec::new(),
+            secret_headers: Vec::new(),
+        }
     }
 
     /// Whether it is served no more: no path leads to it.
