@@ -76,7 +76,11 @@ const EXCEPTIONS: [(&str, &str, &str); 11] = [
     ("docs/getting-started.md", "1. Build", "builds a release: minutes"),
     ("docs/hookdeck.md", "In five steps", "needs an account there; `tests/import.rs` imports recorded answers"),
     ("docs/keys.md", "Try it on your traffic", "a table of figures; `tests/keys.rs` holds its form"),
-    ("docs/upgrading.md", "How to", "refusals; `tests/upgrade.rs` and `tests/store/in_shards.rs` provoke them"),
+    (
+        "docs/upgrading.md",
+        "Without a pause",
+        "commands of a running service and refusals; `tests/upgrade_running.rs`, `tests/upgrade.rs` and `tests/store/in_shards.rs` provoke them",
+    ),
     ("examples/receivers/README.md", "Receivers", "servers that do not end; `tests/examples.rs` starts each"),
 ];
 

@@ -65,7 +65,8 @@ pub(super) struct NodesView {
     skew: SkewJson,
     /// Groups that are pinned to a shard, and those on their way back.
     pins: Vec<PinJson>,
-    /// Nodes whose shards are not in `by_shard`, and why.
+    /// Nodes whose shards are not in `by_shard`, and why; left out where all are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     missing: Vec<Missing>,
 }
 

@@ -43,12 +43,11 @@ impl Pattern {
                         Segment::Name(name.into())
                     }
                     Some(_) => return Err("a named segment is written {name}, of letters, digits and _".to_owned()),
-                    None if part.contains(['{', '}', '*', '?', '#', '%', '\\'])
-                        || !part.bytes().all(|b| b.is_ascii_graphic()) =>
-                    {
-                        return Err(format!("{part:?} holds a character that no path segment here may have"));
-                    }
-                    None => Segment::Literal(part.into()),
+                    // Not the segment: what stands in it may have come from a variable that holds a secret.
+                    None => match part.chars().find(|c| "{}*?#%\\".contains(*c) || !c.is_ascii_graphic()) {
+                        Some(c) => return Err(format!("{c:?} is a character that no path segment here may have")),
+                        None => Segment::Literal(part.into()),
+                    },
                 },
             });
         }
