@@ -321,9 +321,11 @@ fn no_secret_that_signs_or_opens_lies_in_the_data_directory() {
     let mut open = vec![dir.path().join("data")];
     while let Some(folder) = open.pop() {
         for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            match path.is_dir() {
-                true => open.push(path),
-                false => out.add(path.display().to_string(), std::fs::read(&path).unwrap()),
+            if path.is_dir() {
+                open.push(path);
+            } else if path.is_file() {
+                // All but the socket of `run --upgrade`, which holds nothing.
+                out.add(path.display().to_string(), std::fs::read(&path).unwrap());
             }
         }
     }
