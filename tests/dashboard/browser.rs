@@ -41,22 +41,32 @@ pub(crate) fn browse(gateway: &Gateway, act: impl AsyncFnOnce(&Browser)) {
     });
 }
 
+/// A driver of browsers, and its port.
+fn start() -> Option<(Child, u16)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("chromedriver is not there: `make setup` installs it");
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let on_port = |line: String| line.trim_end_matches('.').rsplit_once("successfully on port ")?.1.parse().ok();
+    let Some(port) = lines.find_map(on_port) else {
+        driver.wait().unwrap();
+        return None;
+    };
+    // What it says later must not block it.
+    std::thread::spawn(move || lines.for_each(drop));
+    Some((driver, port))
+}
+
 impl Browser {
     async fn open(gateway: &Gateway) -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .expect("chromedriver is not there: `make setup` installs it");
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let port = lines
-            .find_map(|line| line.trim_end_matches('.').rsplit_once("successfully on port ")?.1.parse::<u16>().ok());
-        let port = port.expect("chromedriver did not say on which port it is");
-        // What it says later must not block it.
-        std::thread::spawn(move || lines.for_each(drop));
+        // It takes a port of one family that somebody may have in the other one, and then it ends.
+        let started = std::iter::repeat_with(start).take(5).find_map(|started| started);
+        let (driver, port) = started.expect("chromedriver said five times on no port that it is there");
         let profile = tempfile::tempdir().unwrap();
         let mut arguments: Vec<String> = [
             "--headless",
