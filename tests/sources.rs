@@ -316,7 +316,9 @@ fn a_held_source_that_was_removed_is_listed_and_can_be_resumed() {
     assert_eq!((&of("two")["removed"], of("two")["state"].as_str()), (&Value::Bool(true), Some("paused")));
     let (_, text, _) = cli(&second, &["sources"]);
     assert!(text.lines().any(|line| line.starts_with("two") && line.contains("(removed)")), "{text}");
-    assert!(bodies(&receiver).is_empty(), "what was held is held");
+    // The other source's event may have been leased beside them before the first of them turned out to be held.
+    let bodies = bodies(&receiver);
+    assert!(bodies.iter().all(|body| body == "one"), "what was held is held: {bodies:?}");
     let refused = second.change("PATCH", "/api/v1/source?name=two", r#"{"state":"draining"}"#);
     assert_eq!(refused.status, 400, "{}", refused.text());
 
