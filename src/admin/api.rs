@@ -33,9 +33,6 @@ const LIMIT_MAX: usize = 1000;
 /// Metrics come also when the driver is held up, which is when they are looked at; what only it knows is then as it was.
 const BACKLOG_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A store that is elsewhere and did not answer for this long is away; it is asked every second.
-const SILENT: Duration = Duration::from_secs(3);
-
 type Shared = State<Arc<Admin>>;
 
 /// Red only if the driver made no turn for ten seconds.
@@ -71,7 +68,7 @@ fn spooling(admin: &Admin) -> Option<String> {
     let (spool, silence) = (usage.spool?, admin.handle.store_silence(&usage));
     let waiting = words::many(spool.events, "event");
     let seconds = silence.as_secs();
-    (silence > SILENT).then(|| {
+    (silence > words::SILENT).then(|| {
         format!("ready: Redis has not answered for {seconds} s, and events are kept in this node's spool ({waiting} so far)\n")
     })
 }

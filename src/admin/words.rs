@@ -31,7 +31,7 @@ pub(super) fn span(time: Duration) -> String {
     }
 }
 
-/// A store that is elsewhere and has not answered for this long is said to be away.
+/// A store that is elsewhere and has not answered for this long is said to be away; it is asked every second.
 pub(super) const SILENT: Duration = Duration::from_secs(3);
 
 /// That Redis is away, and so what is shown of other nodes is old; `None` where it answers, or the store is here.
